@@ -85,13 +85,21 @@ test-mcp1: ## run the tests of the bridge to servers of the `mcp` library with a
 	@.venv-mcp1/bin/python -m pip --disable-pip-version-check install -qq 'mcp<2'
 	@.venv-mcp1/bin/python -m pytest tests/handlers/test_mcp_bridge.py tests/handlers/real/test_mcp.py $(ARGS)
 
-# What the reference does is kept in tests/compat; this asks it again. Then it runs tests that others wrote for
-# the reference with both packages, and prints both numbers.
+# The oldest that is supported. With the newest one these tests are among all others.
+.PHONY: test-ray240
+test-ray240: ## run the tests of clusters with the oldest Ray that will do
+	@$(MAKE) --no-print-directory .venv-ray240/.installed-$(PLACE) VENV=.venv-ray240
+	@.venv-ray240/bin/python -m pip --disable-pip-version-check install -qq 'ray==2.40.*'
+	@.venv-ray240/bin/python -m pytest tests/fleet/ray $(ARGS)
+
+# What the reference does is kept in tests/compat; this asks it again. Then it runs programs and tests that others
+# wrote for the reference with both packages, and prints both numbers.
 .PHONY: parity
 parity: $(STAMP) agent ## hold `outrider.compat` against the reference SDK itself, installed in build/
 	@reference=$$($(PY) -m benchmarks.reference) && \
 	OUTRIDER_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
 	$(PY) scripts/reference_programs.py --check && \
+	$(PY) scripts/reference_runs.py && \
 	$(PY) scripts/reference_suites.py
 
 .PHONY: test-all
@@ -178,6 +186,7 @@ soak: $(STAMP) ## run short sessions under random faults: SESSIONS=2000, ARGS="-
 .PHONY: fleet
 fleet: $(STAMP) agent ## run thousands of tasks under faults, with killed runners and a Ray cluster; takes minutes
 	@OUTRIDER_LONG=1 $(PY) -m pytest -v tests/fleet/test_map_faults.py tests/fleet/test_map_agents.py \
+		tests/fleet/test_queue_faults.py \
 		tests/fleet/ray/test_cluster.py $(ARGS)
 
 .PHONY: bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,15 @@ from uuid import uuid4
 
 import anyio
 
-from outrider.transcripts import PostgresStore, SessionKey, SessionStore, SessionStoreEntry, SqliteStore
+from outrider.transcripts import (
+    FileStore,
+    PostgresStore,
+    RedisStore,
+    SessionKey,
+    SessionStore,
+    SessionStoreEntry,
+    SqliteStore,
+)
 from outrider.transcripts.stores._base import encode
 from tests.transcripts.stores import servers
 
@@ -40,7 +49,7 @@ Subject: TypeAlias = tuple[str, SessionStore, Callable[[Rows], None]]
 def measure(folder: Path, *, quick: bool) -> Iterator[Appends]:
     """Nothing for a store whose server is not installed."""
     rounds, batches = (2, 40) if quick else (5, 200)
-    for make in (_sqlite, _postgres):
+    for make in (_file, _sqlite, _postgres, _redis):
         subject = make(folder)
         if subject is None:
             continue
@@ -79,6 +88,32 @@ def _entries(count: int) -> list[SessionStoreEntry]:
         "list[SessionStoreEntry]",
         [{"type": "user", "uuid": str(uuid4()), "message": {"content": text}} for _ in range(count)],
     )
+
+
+def _file(folder: Path) -> Subject:
+    number = os.open(folder / "bare.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def insert(rows: Rows) -> None:
+        os.write(number, b"".join(body + b"\n" for _, body in rows))
+        os.fsync(number)
+
+    return "files", FileStore(folder / "files"), insert
+
+
+def _redis(_: Path) -> Subject | None:
+    server = servers.started_redis()
+    if server is None:
+        return None
+    bare = server.client()
+
+    def insert(rows: Rows) -> None:
+        # Each entry once, in order: what a program would do that keeps nothing else.
+        pipeline = bare.pipeline()
+        pipeline.sadd("bare uuids", *(uuid for uuid, _ in rows))
+        pipeline.rpush("bare", *(body for _, body in rows))
+        pipeline.execute()
+
+    return "Redis", RedisStore(server.url()), insert
 
 
 def _sqlite(folder: Path) -> Subject:

@@ -122,8 +122,9 @@ async def outrider_ways() -> dict[str, Way]:
 
     async def runs(times: int, _: Counting) -> int:
         with Simulator([say("done")] * times, executable=True) as agent:
+            options = agent.options()
             for _each in range(times):
-                await run("x", agent.options())
+                await run("x", options)
         return 0
 
     # Made before: a script is not on the way of a hook.
@@ -198,10 +199,9 @@ async def reference_ways(program: str, steps: str) -> dict[str, Way]:
     environment = dict(json.loads(steps))
 
     async def runs(times: int, _: Counting) -> int:
+        options = given.ClaudeAgentOptions(cli_path=program, env=environment)
         for _each in range(times):
-            async for _message in given.query(
-                prompt="x", options=given.ClaudeAgentOptions(cli_path=program, env=environment)
-            ):
+            async for _message in given.query(prompt="x", options=options):
                 pass
         return 0
 

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import Any
 from uuid import UUID
 
-from benchmarks.agent import ANSWER, INIT, RESULT, TURN_VARIABLE
+from benchmarks.agent import ANSWER, INIT, RESULT, TURN_VARIABLE, UNNAMED_VARIABLE
 from tests import tapes
 
 REPEATS = 10
@@ -70,12 +70,13 @@ def flooder(folder: Path, file: Path) -> Path:
     return _program(folder / "flooder", f"cat '{file}'")
 
 
-def agent(folder: Path, turn: Path) -> Path:
-    """An agent that answers each prompt with the lines of a file."""
+def agent(folder: Path, turn: Path, *, unnamed: bool = False) -> Path:
+    """An agent that answers each prompt with the lines of a file, and names the prompt or not."""
     script = Path(__file__).with_name("agent.py")
+    name, more = ("unnamed-agent", f"{UNNAMED_VARIABLE}=1 ") if unnamed else ("agent", "")
     return _script(
-        folder / f"agent-{turn.stem}",
-        f"{TURN_VARIABLE}='{turn}' exec '{sys.executable}' -I -S '{script}'",
+        folder / f"{name}-{turn.stem}",
+        f"{more}{TURN_VARIABLE}='{turn}' exec '{sys.executable}' -I -S '{script}'",
     )
 
 

@@ -1,4 +1,4 @@
-"""Bring the agent's program, in the version that the tests are written for, into the folder .agent.
+"""Bring Claude Code, in the version that the tests are written for, into the folder .agent.
 
 It is there after the first run, and stays until the version changes or `make clean`. Where it cannot be had
 (no npm, no network, no build for this machine), one line says so, and the tests that need it are skipped with

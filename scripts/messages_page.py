@@ -83,7 +83,7 @@ WHEN: Final[dict[str, dict[str, str]]] = {
     "What went wrong": {
         "MirrorErrorMessage": "when a [store](stores.md) is slow or down",
         "SessionWritesLostMessage": "when the disk is full",
-        "MalformedLine": "when Claude Code writes something that is no message",
+        "MalformedLine": "when Claude Code writes something that is not a message",
         "OversizedMessage": "when a message is larger than `max_buffer_size`",
     },
     "What this version does not know": {
@@ -136,10 +136,13 @@ def classes(module: str) -> dict[str, ast.ClassDef]:
 
 def properties(kind: type) -> Iterator[Field]:
     """What a class makes of its fields."""
+    body = classes(kind.__module__)[kind.__name__].body
+    returned = {
+        node.name: node.returns for node in body if isinstance(node, ast.FunctionDef) and node.returns
+    }
     for name, value in vars(kind).items():
-        if isinstance(value, property) and value.fget is not None and value.__doc__:
-            returned = inspect.get_annotations(value.fget).get("return", "")
-            yield Field(name, str(returned), " ".join(value.__doc__.split()))
+        if isinstance(value, property) and name in returned and value.__doc__:
+            yield Field(name, ast.unparse(returned[name]).strip("'"), " ".join(value.__doc__.split()))
 
 
 def kinds() -> dict[str, type]:

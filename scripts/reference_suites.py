@@ -76,9 +76,18 @@ SUITES = {
     "langsmith": Suite("langsmith==0.14.17", ("tests/unit_tests/wrappers/test_claude_agent_sdk_hooks.py",)),
 }
 
+INSTRUMENTORS = {
+    "open_inference": "openinference-instrumentation-claude-agent-sdk==0.1.22",
+    "with_agno": "agno==3.1.10",
+    "with_braintrust": "braintrust==0.47.0",
+    "with_langsmith": "langsmith==0.14.17",
+    "with_logfire": "logfire==5.2.0",
+}
+"""The programs of `tests/compat/instrumentors`, and the package that each is about."""
+
 
 def main() -> int:
-    """What to exit with: 1 if a suite could not be run."""
+    """What to exit with."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -86,14 +95,14 @@ def main() -> int:
     parser.add_argument("--failed", action="store_true", help="list what passes with the reference alone")
     given = parser.parse_args()
     try:
-        _install()
+        install()
     except Unavailable as error:
         print(f"the suites are left out: {error}", file=sys.stderr)
         return 0
     print(f"{'tests of':<20}{'reference':>12}{'outrider':>12}{'importable':>12}")
     for name in given.names or SUITES:
         try:
-            tests = _sources(name, SUITES[name])
+            tests = sources(name, SUITES[name])
         except Unavailable as error:
             print(f"{name:<20} left out: {error}")
             continue
@@ -115,9 +124,10 @@ def main() -> int:
     return 0
 
 
-def _install() -> None:
+def install() -> None:
     """Make the environment, with both packages. Raises `Unavailable`."""
-    wanted = (PIN.read_text(encoding="utf-8").strip(), *TOOLS, *(suite.package for suite in SUITES.values()))
+    packages = (*(suite.package for suite in SUITES.values()), *INSTRUMENTORS.values())
+    wanted = (PIN.read_text(encoding="utf-8").strip(), *TOOLS, *dict.fromkeys(packages))
     stamp = FOLDER / "installed"
     told = f"{wanted}{sys.version}{ROOT}\n"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != told:
@@ -128,7 +138,7 @@ def _install() -> None:
         stamp.write_text(told, encoding="utf-8")
 
 
-def _sources(name: str, suite: Suite) -> Path:
+def sources(name: str, suite: Suite) -> Path:
     """The folder of a suite, with its tests alone. Raises `Unavailable`."""
     folder = FOLDER / "suites" / suite.package
     if not folder.exists():

@@ -16,8 +16,7 @@ from typing import Any, Final, cast
 import msgspec
 import pytest
 
-from outrider.session import Queued, Turn
-from outrider.session._prompts import Prompt
+from outrider.session import Prompt, Queued, Turn
 from outrider.testing import (
     Answer,
     Gate,

@@ -1,4 +1,4 @@
-"""The agent's program itself, for tests: where `make test` has put it, and a bare conversation with it.
+"""Claude Code itself, for tests: where `make test` has put it, and a bare conversation with it.
 
 Does not install it: `scripts/agent_program.py` does.
 """

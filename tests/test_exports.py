@@ -38,6 +38,7 @@ PACKAGES = [
     "outrider.testing",
     "outrider.transcripts",
     "outrider.transports",
+    "outrider.view",
 ]
 
 

@@ -18,6 +18,7 @@ from outrider.compat._alias import remove_alias
 from outrider.options import Timeouts
 from outrider.session import Requests
 from outrider.wire.control import REQUESTS
+from scripts.agent_program import VERSION, version
 from tests.cases import every_case, names_of
 from tests.documented_agent import ANSWERS, documented_agent
 
@@ -31,7 +32,7 @@ EXAMPLES = {
 }
 TALKS = re.compile(
     r"\boutrider\.(?:sync\.)?(?:run|stream|Session|resolve_settings)\(|\bquery\(prompt=|\bClaudeSDKClient\("
-    r"|\b(?:Pool|ResilientSession|fleet\.map)\("
+    r"|\b(?:Pool|ResilientSession|fleet\.map|resume_or_start)\("
 )
 """What shows that an example needs an agent."""
 
@@ -83,7 +84,8 @@ def test_an_example_prints_what_is_shown(
         stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(process_as_it_was())
         exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})
-    assert printed.getvalue() == shown
+    # Another version of Claude Code may be tried, which says its own.
+    assert printed.getvalue().replace(version(), VERSION) == shown
 
 
 def test_the_model_has_no_answer_that_no_example_asks_for() -> None:
@@ -163,13 +165,11 @@ def test_the_picture_of_the_layers_has_those_that_there_are() -> None:
     picture = (ROOT / "docs" / "pictures" / "layers.svg").read_text(encoding="utf-8")
     drawn = set(re.findall(r'class="name"[^>]*>(\w+)</text>', picture))
     packages = {path.parent.name for path in (ROOT / "src" / "outrider").glob("*/__init__.py")}
-    assert len(drawn) > 10
-    assert drawn <= {*packages, "errors"}
+    # The command is drawn under its name.
+    assert drawn == {*packages, "errors"} - {"app"}
 
 
 def test_the_version_of_claude_code_that_pages_install_is_the_tested_one() -> None:
-    from scripts.agent_program import VERSION
-
     named = {
         version
         for page in PAGES

@@ -14,6 +14,7 @@ from outrider._version import MINIMUM_AGENT_VERSION as MINIMUM_AGENT_VERSION
 from outrider._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from outrider import acp as acp
     from outrider import answers as answers
     from outrider import approvals as approvals
     from outrider import command as command
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from outrider import testing as testing
     from outrider import transcripts as transcripts
     from outrider import transports as transports
+    from outrider import view as view
     from outrider import wire as wire
     from outrider.approvals import Approval as Approval
     from outrider.approvals import Approvals as Approvals

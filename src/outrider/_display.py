@@ -71,7 +71,7 @@ def one_line(text: str) -> str:
 
 def chopped(text: str, width: int) -> list[str]:
     """A line in pieces that fit into so many columns on every terminal, however wide that takes a sign to be:
-    what does not fit would go on in the first column."""
+    what does not fit would continue in the first column."""
     if text.isascii():
         return [text[start : start + width] for start in range(0, len(text), width)] or [""]
     pieces: list[str] = []

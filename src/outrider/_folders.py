@@ -37,7 +37,7 @@ NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK
 
 @contextmanager
 def opened(path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> Generator[int]:
-    """Open a file or a folder, not for children, and close it again. Gives the descriptor."""
+    """Open a file or a folder, not for children, and close it again. Returns the descriptor."""
     number = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), mode, dir_fd=dir_fd)
     try:
         yield number
@@ -151,7 +151,7 @@ class _OpenFolder:
         self.number = inside
 
     def leave(self) -> str:
-        """Go back up; gives the name of the folder that was left. Raises `OSError` if it is elsewhere now."""
+        """Go back up; returns the name of the folder that was left. Raises `OSError` if it has moved."""
         outside = os.open("..", FOLDER, dir_fd=self.number)
         if _identity(os.fstat(outside)) != self._above[-1]:
             os.close(outside)
@@ -187,8 +187,8 @@ class _OpenFolder:
         return number
 
 
-def _identity(told: os.stat_result) -> tuple[int, int]:
-    return told.st_dev, told.st_ino
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _let_owner_in(path: StrPath, dir_fd: int | None) -> None:
@@ -205,8 +205,8 @@ def _let_owner_in(path: StrPath, dir_fd: int | None) -> None:
 
 
 def _remove(path: StrPath, dir_fd: int | None) -> None:
-    told = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
-    if not stat.S_ISDIR(told.st_mode):
+    status = os.stat(path, dir_fd=dir_fd, follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode):
         os.unlink(path, dir_fd=dir_fd)
         return
     with _OpenFolder(path, dir_fd, is_ours=True) as folder:
@@ -231,7 +231,7 @@ def _remove(path: StrPath, dir_fd: int | None) -> None:
 
 
 def _unlink_entries(folder: _OpenFolder, failed: list[OSError]) -> list[str]:
-    """Remove all in a folder but the folders in it; gives those."""
+    """Remove all in a folder but the folders in it; returns those."""
     folders: list[str] = []
     with _noting(failed), folder.naming(), os.scandir(folder.number) as entries:
         for name, is_folder in [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]:
@@ -245,7 +245,7 @@ def _unlink_entries(folder: _OpenFolder, failed: list[OSError]) -> list[str]:
 
 @contextmanager
 def _noting(failed: list[OSError]) -> Generator[None]:
-    """Keep the first error, and continue. What is gone already is no error."""
+    """Keep the first error, and continue. What is gone already is not an error."""
     try:
         yield
     except FileNotFoundError:
@@ -261,7 +261,7 @@ def _noting(failed: list[OSError]) -> Generator[None]:
 def _copy_entries(
     there: _OpenFolder, here: _OpenFolder, is_left_out: Callable[[str], bool], met: set[tuple[int, int]]
 ) -> list[str]:
-    """Copy all in a folder but the folders in it; gives those that are to be copied, too."""
+    """Copy all in a folder but the folders in it; returns those, which are to be copied, too."""
     folders: list[str] = []
     with there.naming():
         names = os.listdir(there.number)  # noqa: PTH208
@@ -269,32 +269,32 @@ def _copy_entries(
         if is_left_out(name):
             continue
         with there.naming(name):
-            told = os.stat(name, dir_fd=there.number, follow_symlinks=False)
-            if stat.S_ISDIR(told.st_mode):
-                if _identity(told) not in met:
+            status = os.stat(name, dir_fd=there.number, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                if _identity(status) not in met:
                     folders.append(name)
-            elif stat.S_ISLNK(told.st_mode):
+            elif stat.S_ISLNK(status.st_mode):
                 os.symlink(os.readlink(name, dir_fd=there.number), name, dir_fd=here.number)
-            elif stat.S_ISREG(told.st_mode):
+            elif stat.S_ISREG(status.st_mode):
                 _copy_file(name, there, here)
     return folders
 
 
 def _copy_file(name: str, there: _OpenFolder, here: _OpenFolder) -> None:
     with open(os.open(name, _READING, dir_fd=there.number), "rb", 0) as reading:  # noqa: PTH123
-        told = os.fstat(reading.fileno())
-        if not stat.S_ISREG(told.st_mode):
+        status = os.fstat(reading.fileno())
+        if not stat.S_ISREG(status.st_mode):
             return
         with open(os.open(name, NEW_FILE, 0o600, dir_fd=here.number), "wb") as writing:  # noqa: PTH123
             shutil.copyfileobj(reading, writing, _CHUNK)
             writing.flush()
-            _set_look(writing.fileno(), told)
+            _set_look(writing.fileno(), status)
 
 
-def _set_look(number: int, told: os.stat_result) -> None:
-    # The owner of the copy is another one: nobody gets to run a file as this user.
-    os.fchmod(number, told.st_mode & 0o777)
-    os.utime(number, ns=(told.st_atime_ns, told.st_mtime_ns))
+def _set_look(number: int, status: os.stat_result) -> None:
+    # The owner of the copy is another one: no one gets to run a file as this user.
+    os.fchmod(number, status.st_mode & 0o777)
+    os.utime(number, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 # Files.
@@ -310,7 +310,7 @@ def make_private(path: Path, data: bytes = b"") -> None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Make a file, or write it anew where there is one."""
+    """Make a file, or write it again where there is one."""
     try:
         make_private(path, data)
     except FileExistsError:

@@ -93,7 +93,7 @@ class Repository(NamedTuple):
             remove_folder(_worktree_name(path), dir_fd=worktrees)
 
     def _check_out(self, target: Path, ref: str) -> tuple[bytes, bytes]:
-        """Fill a new folder; gives the commit that `ref` stands for, and the index."""
+        """Fill a new folder; returns the commit that `ref` stands for, and the index."""
         with self._borrowed() as git_folder:
             commit = _commit(git_folder, ref)
             target.mkdir()
@@ -149,9 +149,11 @@ class Repository(NamedTuple):
             yield own
 
     def _check_is_whole(self) -> None:
-        """Raise `OSError` if a part of it is elsewhere: that would be of a repository that nobody named."""
+        """Raise `OSError` if a part of it is elsewhere: that would be of a repository that no one named."""
         if self.common != self.folder and self.folder.parent != self.common / "worktrees":
-            raise _refusal(self.folder, f"its `commondir` leads to {self.common}, of which it is no worktree")
+            raise _refusal(
+                self.folder, f"its `commondir` leads to {self.common}, of which it is not a worktree"
+            )
         places = [self.folder / "HEAD", *(self.common / name for name in ("objects", "packed-refs", "refs"))]
         # Without its refs, commits of another repository cannot be named, wherever the objects are.
         places += [Path(at, each) for at, *inside in walk(places[-1]) for names in inside for each in names]
@@ -209,7 +211,7 @@ def _path_in(file: Path, mark: bytes = b"") -> Path | None:
 
 
 def _worktree_name(path: Path) -> str:
-    """What the worktree at a path is called in its repository: the same each time, and nobody else's."""
+    """What the worktree at a path is called in its repository: the same each time, and no one else's."""
     return f"{path.name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
 
 
@@ -221,10 +223,10 @@ def _refusal(path: Path, reason: str) -> OSError:
 
 
 def _read(path: Path, size: int = _SHORT) -> bytes:
-    """All of a file that is a short one. Raises `OSError`, also for what is no file."""
+    """All of a file that is a short one. Raises `OSError`, also for what is not a file."""
     with opened(path, _READING) as number:
-        told = os.fstat(number)
-        if not stat.S_ISREG(told.st_mode) or told.st_size > size:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > size:
             raise OSError(errno.EINVAL, "Not a short file", str(path))
         return os.read(number, size)
 
@@ -243,7 +245,7 @@ def _commit(git_folder: Path, ref: str) -> bytes:
         return _git(git_folder, asked, timeout=_SECONDS_TO_LOOK).strip()
     except subprocess.CalledProcessError as error:
         reason = os.fsdecode(cast("bytes", error.stderr)).strip()
-        raise OSError(errno.ENOENT, f"This is no commit of the repository ({reason})", ref) from error
+        raise OSError(errno.ENOENT, f"This is not a commit of the repository ({reason})", ref) from error
 
 
 def _settings(git_folder: Path, file: Path) -> dict[str, str]:
@@ -252,8 +254,8 @@ def _settings(git_folder: Path, file: Path) -> dict[str, str]:
         return {}
     wanted = r"^(extensions\..*|core\.worktree)$"
     asked = ["config", "--file", str(file), "--no-includes", "--null", "--get-regexp", wanted]
-    told = os.fsdecode(_git(git_folder, asked, timeout=_SECONDS_TO_LOOK))
-    items = (item.partition("\n") for item in told.split("\0") if item)
+    listing = os.fsdecode(_git(git_folder, asked, timeout=_SECONDS_TO_LOOK))
+    items = (item.partition("\n") for item in listing.split("\0") if item)
     return {name: value for name, _, value in items}
 
 

@@ -14,17 +14,18 @@ from typing import Final
 # Written by `scripts/lazy_names.py`: run that instead of changing it.
 NAMES: Final = {
     "outrider": """
-: answers approvals command compat errors fleet handlers launch messages options runners session sync
-telemetry testing transcripts transports wire ._version: MINIMUM_AGENT_VERSION __version__ .approvals:
-Approval Approvals SessionParked .errors: AgentNotFound ApiFailed ConnectionLost Denied LaunchError
-LimitReached OptionsError OutputInvalid OutriderError ProcessExited RequestFailed SessionNotFound
-StoreError ToolFailed TurnFailed TurnInterrupted TurnTimedOut UsageError .handlers: Answer HookContext
-Image PermissionRequest Plan Policy Question Rule Tool ToolContext ToolResult ToolServer allow deny hook
-tool .options: AgentDefinition HttpServer Isolation Options Sandbox SseServer StdioServer Timeouts Trace
-.session: CancelReceipt Prompt Queued Result Session SessionInfo SessionState Turn Usage document go_on
-image resolve_settings run stream .transcripts: Sessions .wire: AssistantMessage ContentBlock InitMessage
-Message ResultMessage StreamEvent SystemMessage TextBlock ThinkingBlock ToolResultBlock ToolUseBlock
-UnknownMessage UserMessage""",
+: acp answers approvals command compat errors fleet handlers launch messages options runners session sync
+telemetry testing transcripts transports view wire ._version: MINIMUM_AGENT_VERSION __version__
+.approvals: Approval Approvals SessionParked .errors: AgentNotFound ApiFailed ConnectionLost Denied
+LaunchError LimitReached OptionsError OutputInvalid OutriderError ProcessExited RequestFailed
+SessionNotFound StoreError ToolFailed TurnFailed TurnInterrupted TurnTimedOut UsageError .handlers:
+Answer HookContext Image PermissionRequest Plan Policy Question Rule Tool ToolContext ToolResult
+ToolServer allow deny hook tool .options: AgentDefinition HttpServer Isolation Options Sandbox SseServer
+StdioServer Timeouts Trace .session: CancelReceipt Prompt Queued Result Session SessionInfo SessionState
+Turn Usage document go_on image resolve_settings run stream .transcripts: Sessions .wire:
+AssistantMessage ContentBlock InitMessage Message ResultMessage StreamEvent SystemMessage TextBlock
+ThinkingBlock ToolResultBlock ToolUseBlock UnknownMessage UserMessage""",
+    "outrider.acp": """._server: Source serve""",
     "outrider.answers": """
 outrider.handlers: Answer add_context allow ask block defer deny later modify notify stop""",
     "outrider.approvals": """
@@ -71,12 +72,12 @@ UserPromptSubmitHookSpecificOutput WorktreeCreateHookSpecificOutput""",
 ._budget.budget: Budget BudgetWarning Left Spent ._budget.ledger: Ledger LedgerEntry ._engine: Assignment
 Attempted Engine LocalEngine Note Shared attempt_locally ._errors: ClusterNotFound JournalBusy
 JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed ._fields: ResilientFields
-._journal: Counts Entry Journal ._map: RunFields map resume ._pool.pool: Pool ._pool.slots: PoolStats
-._progress: Adaptive Progress Running ._ray.engine: RayEngine ._report.report: FailureKind Latency Part
-Report ._resilient.retry: CONTINUE Clock Gate Restart Restarted Retry Retrying ._resilient.session:
-ResilientReader ResilientSession ResilientState ResilientTurn ._resilient.turn_runner: DirectStarter
-Starter ._run: Run ._task: Outcome Status Task read_lines ._workspaces: Copy Empty Keep Workspace
-Worktree""",
+._journal.journal: Counts Entry Journal ._map: RunFields map resume submit ._own_id: resume_or_start
+session_id_for ._pool.pool: Pool ._pool.slots: PoolStats ._progress: Adaptive Progress Running
+._ray.engine: RayEngine ._report.report: FailureKind Latency Part Report ._resilient.retry: CONTINUE
+Clock Gate Restart Restarted Retry Retrying ._resilient.session: ResilientReader ResilientSession
+ResilientState ResilientTurn ._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome
+Status Task read_lines ._workspaces: Copy Empty Keep Workspace Worktree""",
     "outrider.handlers": """
 ._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
 CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
@@ -133,7 +134,7 @@ Session TextReader Turn ._transcripts: Hits Sessions""",
     "outrider.testing": """
 ._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
 ._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
-._contracts.transport: check_transport ._faults.faults: Fault Faults Faulty ._replay.cassette: Replay
+._contracts.transport: check_transport ._faults: Fault Faults Faulty ._replay.cassette: Replay
 conversation record replay ._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed
 Item Script ScriptSource Scripted When ask_question background_task exit_plan_mode expect structured
 subagent when ._script.steps: Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step
@@ -144,22 +145,29 @@ SIMULATED_VERSION Simulator""",
 ._disk.files: check_can_continue check_project_key check_subpath config_folder has_sessions
 project_folder project_key ._entries: TranscriptEntry to_entry ._export.turns: ExportFormat
 ._library.disk: BlockingSessions ._sessions: Sessions ._values: Bundle Hits SearchHit SessionQuery
-StoredSession .stores._base: SessionKey SessionListSubkeysKey SessionStore SessionStoreEntry
-SessionStoreListEntry SessionSummaryEntry offers .stores._blocking: StoreCalls .stores._file: FileStore
-.stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis: RedisStore .stores._s3:
-S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
+StoredSession .stores._base: LatestSessionEntry SessionKey SessionListSubkeysKey SessionStore
+SessionStoreEntry SessionStoreListEntry SessionSummaryEntry offers .stores._blocking: StoreCalls
+.stores._file: FileStore .stores._memory: MemoryStore .stores._postgres: PostgresStore .stores._redis:
+RedisStore .stores._s3: S3Store .stores._sqlite: SqliteStore .stores._urls: open_store""",
     "outrider.transports": """
 ._process.transport: Finished LiveProcess ProcessTransport live_processes run_to_end ._trace.format:
 Recording TimelineEntry TraceRecord TraceRun read_trace timeline ._trace.writer: TraceFile Traced traced
 ._transport: Interceptor MemoryTransport Messages Sendable Transport Unreachable intercept intercepted
 is_intercepted memory_pair outrider.command: Command""",
+    "outrider.view": """._app: View Viewable app""",
 }
 # End of the table.
 """By package: modules, which are relative if they begin with a dot, each with the names that it has. Those of
 the package itself are modules."""
 
 
-_EXTRAS: Final = {"psycopg": "postgres", "redis": "redis", "boto3": "s3", "botocore": "s3"}
+_EXTRAS: Final = {
+    "acp": "acp",
+    "boto3": "s3",
+    "botocore": "s3",
+    "psycopg": "postgres",
+    "redis": "redis",
+}
 """The extra that brings a package."""
 
 

@@ -91,10 +91,10 @@ class Command(msgspec.Struct, frozen=True):
                 with suppress(ValueError, RecursionError):
                     values.append(msgspec.json.decode(file.content))
         found = [secret for value in values for secret in DEFAULT.secrets_in(value)]
-        for told, hidden in zip(self.argv, DEFAULT.mask_argv(self.argv), strict=True):
+        for argument, hidden in zip(self.argv, DEFAULT.mask_argv(self.argv), strict=True):
             shown, mask, rest = hidden.partition(MASK)
-            if mask and not rest and told.startswith(shown):
-                found.append(told[len(shown) :])
+            if mask and not rest and argument.startswith(shown):
+                found.append(argument[len(shown) :])
         return tuple(dict.fromkeys((*self.secrets, *found)))
 
     def redaction(self, environ: Mapping[str, str], redaction: Redaction = DEFAULT) -> Redaction:

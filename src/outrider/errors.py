@@ -113,14 +113,14 @@ _LONGEST = 32768
 secrets where it is raised: on an event loop."""
 
 
-class Aside(TypedDict, total=False):
+class Context(TypedDict, total=False):
     """What every error may be given beside its own facts."""
 
     hint: str
     session_id: str | None
 
 
-class Told(Aside, total=False):
+class Details(Context, total=False):
     """The same, and the text."""
 
     message: str
@@ -129,7 +129,7 @@ class Told(Aside, total=False):
 class OutriderError(Exception):
     """The root of everything that Outrider raises.
 
-    `message` is what whoever raised it had to say, empty where the facts say it all; `hint`, what to do next;
+    `message` is the text it was raised with, empty if the facts say it all; `hint`, what to do next;
     `session_id`, the session that it happened in, if there was one yet; `result`, what had come of the turn
     by then, if one ran. `retryable` tells whether the same call, made again in a new session, can succeed. It
     does not tell what the failed one had done: resume a turn that has run tools instead of sending it again.
@@ -164,7 +164,7 @@ class OutriderError(Exception):
         super().add_note(mask(note))
 
     def hide(self, redaction: Redaction) -> Self:
-        """Hide the values that a redaction knows in all that is shown. Gives the error itself."""
+        """Hide the values that a redaction knows in all that is shown. Returns the error itself."""
         for name, fact in list(vars(self).items()):
             if isinstance(fact, str):
                 vars(self)[name] = redaction.mask_values(fact)
@@ -196,8 +196,8 @@ class SessionNotFound(TranscriptError):
 
     hint = "List the sessions to see which there are; each belongs to the folder that it was started in."
 
-    def __init__(self, id: str, searched: Sequence[str] = (), **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str, searched: Sequence[str] = (), **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id = self.session_id = id
         self.searched: tuple[str, ...] = tuple(searched)
         self._what = f"there is no session {id!r}"
@@ -209,8 +209,8 @@ class TranscriptDamaged(TranscriptError):
 
     hint = "Restore the file, or remove what cannot be read."
 
-    def __init__(self, path: StrPath, line_number: int | None = None, **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, path: StrPath, line_number: int | None = None, **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.path, self.line_number = str(path), line_number
         place = "" if line_number is None else f" at line {line_number}"
         self._what = f"the transcript {self.path!r} is damaged{place}"
@@ -221,8 +221,8 @@ class SessionExists(TranscriptError):
 
     hint = "Delete it first, or give the new one another id."
 
-    def __init__(self, id: str, where: StrPath = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str, where: StrPath = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id = self.session_id = id
         self.where = str(where)
         self._what = f"there is a session {id!r} already" + (f" in {self.where!r}" if self.where else "")
@@ -235,14 +235,14 @@ class SessionBusy(TranscriptError):
     retryable = True
 
     def __init__(
-        self, id: str, holder: str = "", retry_after: float | None = None, **told: Unpack[Told]
+        self, id: str, holder: str = "", retry_after: float | None = None, **details: Unpack[Details]
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.id = self.session_id = id
         self.holder, self.retry_after = holder, retry_after
         self._what = f"the session {id!r} is in use" + (f" by {holder}" if holder else "")
         wait = in_seconds(" in", retry_after)
-        self.hint = told.get("hint") or f"Close it there, or try again{wait or ' later'}; or fork it."
+        self.hint = details.get("hint") or f"Close it there, or try again{wait or ' later'}; or fork it."
 
 
 class LeaseLost(TranscriptError):
@@ -250,8 +250,8 @@ class LeaseLost(TranscriptError):
 
     hint = "Open the session again: what was stored is kept."
 
-    def __init__(self, id: str, holder: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str, holder: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id = self.session_id = id
         self.holder = holder
         self._what = f"the hold on the session {id!r} is over" + (f": {holder} has it" if holder else "")
@@ -264,9 +264,15 @@ class StoreError(TranscriptError):
     hint = "Check that the store can be reached, and has room."
 
     def __init__(
-        self, store: str, operation: str, reason: str = "", *, retryable: bool = False, **told: Unpack[Told]
+        self,
+        store: str,
+        operation: str,
+        reason: str = "",
+        *,
+        retryable: bool = False,
+        **details: Unpack[Details],
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.store, self.operation, self.reason = store, operation, reason
         self.retryable = retryable
         self._what = f"the store {store} failed in `{operation}`" + (f": {reason}" if reason else "")
@@ -276,9 +282,9 @@ class StoreTimedOut(StoreError, TimeoutError):
     """The `store` did not answer within `timeout` seconds; what it was asked to do may still be done."""
 
     def __init__(
-        self, store: str, operation: str, timeout: float | None = None, **told: Unpack[Told]
+        self, store: str, operation: str, timeout: float | None = None, **details: Unpack[Details]
     ) -> None:
-        super().__init__(store, operation, retryable=True, **told)
+        super().__init__(store, operation, retryable=True, **details)
         self.timeout = timeout
         within = in_seconds(" within", timeout) or " in time"
         self._what = f"the store {store} did not answer `{operation}`{within}"
@@ -294,11 +300,11 @@ _STOP_SIGNALS = (1, 2, 15)
 _PASSING_KINDS = ("rate_limit", "overloaded", "server_error", "connection_failed", "unknown")
 
 
-class _Launch(Told, total=False):
+class _Launch(Details, total=False):
     argv: Sequence[str]
 
 
-class _Turn(Told, total=False):
+class _Turn(Details, total=False):
     result: object
     messages: Sequence[object]
 
@@ -309,8 +315,8 @@ class LaunchError(OutriderError):
     hint = "Check that `cli_path` names a program that this user may run."
     _what = "the agent could not be started"
 
-    def __init__(self, message: str = "", *, argv: Sequence[str] = (), **told: Unpack[Aside]) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str = "", *, argv: Sequence[str] = (), **details: Unpack[Context]) -> None:
+        super().__init__(message, **details)
         self.argv: tuple[str, ...] = tuple(mask_argv(argv))
         self._evidence = (f"Command: {preview(' '.join(self.argv))}",) if argv else ()
 
@@ -321,8 +327,8 @@ class AgentNotFound(LaunchError):
     hint = f"Install it with `{INSTALL}`, add its folder to PATH, or give its path as `cli_path`."
     _what = "Claude Code was not found"
 
-    def __init__(self, searched: Sequence[str] = (), **told: Unpack[_Launch]) -> None:
-        super().__init__(**told)
+    def __init__(self, searched: Sequence[str] = (), **details: Unpack[_Launch]) -> None:
+        super().__init__(**details)
         self.searched: tuple[str, ...] = tuple(searched)
         if searched:
             places = ("Searched:", *(f"  {path}" for path in searched))
@@ -330,15 +336,15 @@ class AgentNotFound(LaunchError):
 
 
 class AgentTooOld(LaunchError):
-    """The agent's program is of a `version` below the `minimum`: that which Outrider can drive, or that which
+    """Claude Code is of a `version` below the `minimum`: that which Outrider can drive, or that which
     has the `options` that are set."""
 
     hint = f"Update it with `claude update` or `{INSTALL}@latest`."
 
     def __init__(
-        self, version: str, minimum: str, options: Sequence[str] = (), **told: Unpack[_Launch]
+        self, version: str, minimum: str, options: Sequence[str] = (), **details: Unpack[_Launch]
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.version, self.minimum = version, minimum
         self.options: tuple[str, ...] = tuple(options)
         needs = f"{', '.join(f'`{name}`' for name in options)} needs" if options else "Outrider needs"
@@ -352,8 +358,8 @@ class FolderNotFound(LaunchError):
 
     hint = "Create it, or give another as `cwd`."
 
-    def __init__(self, path: StrPath, **told: Unpack[_Launch]) -> None:
-        super().__init__(**told)
+    def __init__(self, path: StrPath, **details: Unpack[_Launch]) -> None:
+        super().__init__(**details)
         self.path = str(path)
         self._what = f"the working folder {self.path!r} does not exist"
 
@@ -363,8 +369,8 @@ class UserNotFound(LaunchError):
 
     hint = "Give an existing name or a user id as `user`, or leave it out to run as yourself."
 
-    def __init__(self, name: str | int, **told: Unpack[_Launch]) -> None:
-        super().__init__(**told)
+    def __init__(self, name: str | int, **details: Unpack[_Launch]) -> None:
+        super().__init__(**details)
         self.name = name
         self._what = f"the agent cannot run as user {name!r}"
 
@@ -374,8 +380,8 @@ class CommandTooLong(LaunchError):
 
     hint = "Pass it by file or in the initialize request instead, or make it shorter."
 
-    def __init__(self, option: str, size: int, limit: int, **told: Unpack[_Launch]) -> None:
-        super().__init__(**told)
+    def __init__(self, option: str, size: int, limit: int, **details: Unpack[_Launch]) -> None:
+        super().__init__(**details)
         self.option, self.size, self.limit = option, size, limit
         self._what = f"`{option}` makes the command line {size} long, and the limit is {limit}"
 
@@ -390,12 +396,12 @@ class McpServerFailed(OutriderError):
     hint = "Check its command or its address, or leave out `required` to start without it."
 
     def __init__(
-        self, name: str, reason: str = "", status: str | None = "failed", **told: Unpack[Told]
+        self, name: str, reason: str = "", status: str | None = "failed", **details: Unpack[Details]
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.name, self.reason, self.status = name, reason, status
         self.retryable = status == "pending"
-        self.hint = mask(told.get("hint") or self._advice())
+        self.hint = mask(details.get("hint") or self._advice())
         state = f" ({status})" if status else ""
         self._what = _joined(f"the MCP server {preview(name)!r} cannot be used{state}", reason)
 
@@ -430,13 +436,13 @@ class ProcessExited(ConnectionLost):
         returncode: int | None = None,
         signal: int | None = None,
         stderr_tail: str = "",
-        **told: Unpack[Told],
+        **details: Unpack[Details],
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.returncode, self.stderr_tail = returncode, mask(stderr_tail)
         self.signal = -returncode if signal is None and returncode is not None and returncode < 0 else signal
         self.retryable = self.signal is not None and self.signal not in _STOP_SIGNALS
-        self.hint = mask(told.get("hint") or self._advice())
+        self.hint = self.hint if details.get("hint") else self._advice()
         code = "an unknown code" if returncode is None else f"code {returncode}"
         name = _SIGNALS.get(self.signal or 0, f"signal {self.signal}")
         self._what = f"the agent was ended by {name}" if self.signal else f"the agent exited with {code}"
@@ -462,8 +468,8 @@ class TransportClosed(ConnectionLost):
     hint = "Open a new session."
     retryable = False
 
-    def __init__(self, why: str, **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, why: str, **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.why = why
         # As it is: each session makes some of these, and secrets are hidden when one is shown.
         self._what = f"the transport is not open: {why}" if why else "the transport is not open"
@@ -481,8 +487,8 @@ class MalformedFrame(ProtocolError):
 
     hint = "Something else may write to the agent's stdout: a shell profile, a wrapper script, a debug print."
 
-    def __init__(self, line: bytes, reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, line: bytes, reason: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.line, self.reason = line, reason
         self._what = _joined(f"the line {preview(line)!r} is not a JSON object", reason)
 
@@ -492,8 +498,8 @@ class FrameTooLarge(ProtocolError):
 
     hint = "Raise `max_buffer_size`, or leave it unset to get an `OversizedMessage` in its place."
 
-    def __init__(self, size: int, limit: int, **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, size: int, limit: int, **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.size, self.limit = size, limit
         self._what = f"a frame of {size} bytes is over the limit of {limit}"
 
@@ -503,8 +509,8 @@ class MessageInvalid(ProtocolError):
 
     hint = "`data` has all of it: correct it if your code made it, update Outrider if the agent did."
 
-    def __init__(self, data: object, reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, data: object, reason: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.data, self.reason = data, reason
         self._what = _joined(f"the message {preview_value(data)} is not valid", reason)
 
@@ -516,9 +522,9 @@ class RequestFailed(OutriderError):
     _says = "the agent refused {}"
 
     def __init__(
-        self, request: object, message: str = "", code: int | str | None = None, **told: Unpack[Aside]
+        self, request: object, message: str = "", code: int | str | None = None, **details: Unpack[Context]
     ) -> None:
-        super().__init__(message, **told)
+        super().__init__(message, **details)
         self.request, self.code = request, code
         subtype = request if isinstance(request, str) else getattr(request, "subtype", None)
         name = f"`{preview(str(subtype or type(request).__name__))}`"
@@ -539,8 +545,8 @@ class RequestTimedOut(RequestFailed, TimeoutError):
     retryable = True
     _says = "the agent did not answer {}"
 
-    def __init__(self, request: object, timeout: float | None = None, **told: Unpack[Told]) -> None:
-        super().__init__(request, **told)
+    def __init__(self, request: object, timeout: float | None = None, **details: Unpack[Details]) -> None:
+        super().__init__(request, **details)
         self.timeout = timeout
         self._what += in_seconds(" within", timeout) or " in time"
 
@@ -550,8 +556,10 @@ class TurnFailed(OutriderError):
 
     hint = "`result` and `messages` show how far it came."
 
-    def __init__(self, result: object = None, messages: Sequence[object] = (), **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(
+        self, result: object = None, messages: Sequence[object] = (), **details: Unpack[Details]
+    ) -> None:
+        super().__init__(**details)
         self.result = result
         self.messages: tuple[object, ...] = tuple(messages)
         self.session_id = self.session_id or getattr(result, "session_id", None)
@@ -565,8 +573,8 @@ class TurnTimedOut(TurnFailed, TimeoutError):
     hint = "Raise it in `Timeouts`, or resume the session to go on from there."
     retryable = True
 
-    def __init__(self, which: str, timeout: float | None = None, **told: Unpack[_Turn]) -> None:
-        super().__init__(**told)
+    def __init__(self, which: str, timeout: float | None = None, **details: Unpack[_Turn]) -> None:
+        super().__init__(**details)
         self.which, self.timeout = which, timeout
         self._what = f"the turn ran into its `{which}` deadline{in_seconds(' of', timeout)}"
 
@@ -581,12 +589,12 @@ class TurnInterrupted(TurnFailed):
 class LimitReached(TurnFailed):
     """The turn used up the `limit` that `kind` set: the name of an option such as `max_turns`."""
 
-    def __init__(self, kind: str, limit: float | None = None, **told: Unpack[_Turn]) -> None:
-        super().__init__(**told)
+    def __init__(self, kind: str, limit: float | None = None, **details: Unpack[_Turn]) -> None:
+        super().__init__(**details)
         self.kind, self.limit = kind, limit
         # A budget counts for the whole session, a number of turns for one prompt.
         go_on = "resume in a new session" if "budget" in kind else "send another prompt to go on"
-        self.hint = mask(told.get("hint") or f"Raise `{kind}`, or {go_on}.")
+        self.hint = mask(details.get("hint") or f"Raise `{kind}`, or {go_on}.")
         self._what = f"the turn reached `{kind}`" + ("" if limit is None else f" of {limit:g}")
 
 
@@ -606,14 +614,14 @@ class ApiFailed(TurnFailed):
         retry_after: float | None = None,
         resets_at: float | None = None,
         request_id: str | None = None,
-        **told: Unpack[_Turn],
+        **details: Unpack[_Turn],
     ) -> None:
-        super().__init__(**told)
+        super().__init__(**details)
         self.status, self.kind, self.retry_after = status, kind, retry_after
         self.resets_at, self.request_id = resets_at, request_id
         passing = kind in _PASSING_KINDS if status is None else status in (408, 429) or status >= 500
         self.retryable = passing if retryable is None else retryable
-        self.hint = mask(told.get("hint") or self._advice())
+        self.hint = self.hint if details.get("hint") else self._advice()
         code = (f" with status {status}" if status else "") + (f" for {request_id}" if request_id else "")
         self._what = _joined(
             f"the API call failed{code}{f' ({kind})' if kind else ''}", reason_of(self.result)
@@ -633,8 +641,8 @@ class OutputInvalid(TurnFailed):
     hint = "Describe the form in the prompt, or ask for a wider type; `result` has the output as it came."
     _what = "the output does not have the form that was asked for"
 
-    def __init__(self, errors: Sequence[str] = (), **told: Unpack[_Turn]) -> None:
-        super().__init__(**told)
+    def __init__(self, errors: Sequence[str] = (), **details: Unpack[_Turn]) -> None:
+        super().__init__(**details)
         self.errors: tuple[str, ...] = tuple(errors)
         shown = [preview(error) for error in self.errors[:_SHOWN_LINES]]
         more = [f"… and {len(errors) - len(shown)} more in `errors`"] if len(errors) > len(shown) else []
@@ -650,7 +658,7 @@ class OptionsError(OutriderError, ValueError):
 
 
 class ToolFailed(OutriderError):
-    """Raise it in a tool: the agent gets `text` as the tool's error, and the turn goes on."""
+    """Raise it in a tool: the agent gets `text` as the tool's error, and the turn continues."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text or "The tool failed")

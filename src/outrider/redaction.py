@@ -199,7 +199,7 @@ def replaced(pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], st
 # How secrets are hidden.
 
 MASK = "***"
-"""What stands in the place of a secret."""
+"""What stands in place of a secret."""
 
 _T = TypeVar("_T")
 
@@ -320,15 +320,15 @@ class Redaction:
         found: list[str] = []
         waiting = [(value, self.mask_json(value))]
         while waiting:
-            told, hidden = waiting.pop()
-            if isinstance(told, str) and isinstance(hidden, str):
-                found += _between(told, hidden.split(MASK))
-            elif isinstance(told, dict) and isinstance(hidden, dict):
-                fields, masked = cast(dict[object, object], told), cast(dict[object, object], hidden)
+            original, hidden = waiting.pop()
+            if isinstance(original, str) and isinstance(hidden, str):
+                found += _between(original, hidden.split(MASK))
+            elif isinstance(original, dict) and isinstance(hidden, dict):
+                fields, masked = cast(dict[object, object], original), cast(dict[object, object], hidden)
                 if len(fields) == len(masked):
                     waiting += zip(fields.values(), masked.values(), strict=True)
-            elif isinstance(told, (list, tuple)) and isinstance(hidden, list):
-                items = cast("Sequence[object]", told)
+            elif isinstance(original, (list, tuple)) and isinstance(hidden, list):
+                items = cast("Sequence[object]", original)
                 waiting += zip(items, cast(list[object], hidden), strict=False)
         return found
 
@@ -453,7 +453,7 @@ def _spellings(value: str) -> Iterator[str]:
     from urllib.parse import quote
 
     lines = [line.strip() for line in value.splitlines()]
-    # The frame of a key in PEM form is no secret, and tells what was hidden.
+    # The frame of a key in PEM form is not a secret, and tells what was hidden.
     pieces = [line for line in lines if len(line) >= 2 * SHORTEST_VALUE and not line.startswith("-----")]
     for text in (value, *(pieces if len(lines) > 1 else ())):
         yield text

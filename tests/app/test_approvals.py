@@ -64,6 +64,35 @@ def test_what_waits_is_listed_shown_and_decided(
     assert (code, err) == (2, f"error: The approval {ids[0]!r} is granted already, by Ada\n")
 
 
+def test_a_question_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "approvals.db")
+    monkeypatch.setenv("OUTRIDER_APPROVALS", place)
+
+    async def ask(tool: str, **input: object) -> str:
+        async with Approvals(place) as approvals:
+            return (await approvals.ask(session_id(1), tool, input)).id
+
+    more: dict[str, object] = {"header": "H", "options": [], "multiSelect": False}
+    asked = [{"question": text, **more} for text in ("Which?", "When?")]
+    id = anyio.run(partial(ask, "AskUserQuestion", questions=asked))
+    call = anyio.run(partial(ask, "Bash", command="ls"))
+    for arguments, said in (
+        ((id,), "does not answer it. Use `answer` (`--answer` at the command line)"),
+        ((id, "--answer", "Red"), "asks 2, and 1 are answered"),
+        ((id, "--answer", "Red", "--input", "{}"), "exclude each other"),
+        ((call, "--answer", "Red"), "is no question"),
+    ):
+        code, out, err = outrider(capsys, "allow", *arguments)
+        assert (code, out, said in err) == (2, "", True)
+    code, _, err = outrider(capsys, "allow", id, "--answer", "Red", "--answer", "Now", "--by", "Ada")
+    assert (code, err) == (0, "granted: AskUserQuestion Which?\n")
+    _, _, given = anyio.run(partial(state_of, place=tmp_path / "approvals.db"), id)
+    assert isinstance(given, dict)
+    assert given["answers"] == {"Which?": "Red", "When?": "Now"}
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [

@@ -12,7 +12,7 @@ from outrider.app import _main, _trace, main
 from tests import tapes
 from tests.app.machines import COMMAND, Screen, clean, run
 
-COMMANDS = ("demo", "run", "chat", "doctor", "replay", "migrate", "trace")
+COMMANDS = ("demo", "run", "chat", "doctor", "replay", "migrate", "trace", "view")
 BOXES = set("─│╭╮╰╯┌┐└┘━┃")
 
 

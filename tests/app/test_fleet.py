@@ -10,6 +10,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anyio
 import pytest
@@ -23,6 +24,7 @@ from outrider.testing import Gate, Request, Step, fail, say, use_tool
 from outrider.transcripts import project_key
 from tests.app.machines import COMMAND, Machine, clean, machine
 from tests.cases import every_case
+from tests.transcripts.stores import servers
 
 SECRET = "hunter2-and-more"
 
@@ -85,6 +87,30 @@ def test_a_batch_from_its_first_task_to_its_report(
         for name, text in (("r.svg", "<svg "), ("r.json", "{"), ("r.md", "# 2 of 2"), ("r.csv", '"number"')):
             assert look("report", "tasks.journal", "-o", name) == ""
             assert Path(name).read_text().startswith(text)
+
+
+def test_a_task_that_waits_for_a_person_is_resumed_once_it_is_decided() -> None:
+    call = use_tool("Bash", command="chmod 700 . && echo x >> made")
+
+    def model(request: Request) -> Step:
+        is_told = "Make exactly this call again" in request.prompt and not request.tool_results
+        return call if is_told else say("All done.")
+
+    with machine(call, otherwise=model) as here:
+        write_tasks(here.folder, {"prompt": "Make it", "id": "a"})
+        flags = ("--approvals", "approvals.db", "--patience", "0", "-j", "1")
+        begun = here.run("fleet", "run", "tasks.jsonl", *flags)
+        assert (begun.code, begun.out.split()[1]) == (1, "waiting")
+        assert "1 task waiting for approval. Once decided: outrider fleet resume tasks.journal" in begun.err
+        # Nothing is decided, so nothing is begun.
+        still = here.run("fleet", "resume", "tasks.journal")
+        assert (still.code, "1 task waiting for approval" in still.err) == (1, True)
+        assert not (here.folder / "made").exists()
+        listed = here.run("approvals", "list", "--store", "approvals.db").out
+        assert here.run("approvals", "allow", listed.split("\t")[0], "--store", "approvals.db").code == 0
+        resumed = here.run("fleet", "resume", "tasks.journal")
+        assert (resumed.code, resumed.err.split(" ·")[0]) == (0, "✓ 1 of 1 task done")
+        assert (here.folder / "made").read_text() == "x\n"
 
 
 def test_tasks_of_a_pipe_and_answers_of_a_form() -> None:
@@ -249,6 +275,9 @@ def test_a_file_that_is_wrong_is_refused(content: str, said: str, shell: Shell) 
         (("-w", "empty", "--keep", "some"), "--keep is 'some'. Give one of never, failed, always."),
         (("--engine", "steam"), "--engine is 'steam'. Give local or ray."),
         (("--address", "auto"), "--address is for --engine ray. Give both."),
+        (("--approvals", "ftp://there"), "there is no session store for 'ftp://there'"),
+        (("--patience", "1"), "--patience is for --approvals. Give both."),
+        (("--approvals", "a.db", "--patience", "-1"), "`--patience` must be a number of seconds"),
         (("--budget-usd", "-1"), "`--budget-usd` must be "),
         (("--tries", "0"), "`--tries` must be "),
         (("--output", "nowhere.json"), "--output: nowhere.json cannot be read: No such file or directory."),
@@ -355,8 +384,8 @@ def test_what_may_be_a_secret_is_not_kept(shell: Shell, monkeypatch: pytest.Monk
         "The batch was begun with --env TOKEN, whose value is not kept. `export` it, or give it again."
     )
     monkeypatch.setenv("TOKEN", SECRET)
-    assert Settings.read(path).changed({}, {}).fields["env"] == {"TOKEN": SECRET}
-    again = Settings.read(path).changed({}, {"env": {"TOKEN": SECRET}})
+    assert Settings.read(str(path)).changed({}, {}).fields["env"] == {"TOKEN": SECRET}
+    again = Settings.read(str(path)).changed({}, {"env": {"TOKEN": SECRET}})
     assert again.fields == {"model": "opus", "env": {"TOKEN": SECRET}}
 
 
@@ -365,6 +394,45 @@ def test_a_report_has_a_form_that_is_known(shell: Shell) -> None:
     assert shell.refuses("report", "tasks.journal", "-o", "report.pdf") == (
         "report.pdf: a report is markdown, csv, json, svg. Say which with --format."
     )
+
+
+def test_tasks_are_submitted_to_a_database_and_workers_run_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"{servers.postgres().url()}?batch={uuid4().hex}"
+    shown = url.replace(":made-up-word@", "@")
+
+    def look(*arguments: str) -> str:
+        assert main(["fleet", *arguments]) == 0
+        return capsys.readouterr().out
+
+    broken = [fail(400, message="No.")]
+
+    def model(request: Request) -> Step:
+        return broken.pop() if request.prompt == "Break" and broken else say(f"I did: {request.prompt}")
+
+    with machine(otherwise=model) as here:
+        write_tasks(here.folder, {"prompt": "Mend", "id": "m"}, {"prompt": "Break", "id": "b"})
+        for new in ("2 tasks", "0 tasks"):
+            done = here.run("fleet", "submit", "tasks.jsonl", url, "-j", "1")
+            assert done.err == f"{new} submitted. To run them: outrider fleet work '{shown}'\n"
+        done = here.run("fleet", "work", url)
+        assert done.code == 1
+        assert [line[:15] for line in done.out.splitlines()] == ["[1/2] done    m", "[2/2] failed  b"]
+        assert "2 of 2 tasks ended\n1 done · 1 failed\n" in look("status", url)
+        assert "made-up-word" not in done.err
+        assert f"outrider fleet retry-failed '{shown}'" in done.err
+        done = here.run("fleet", "retry-failed", url)
+        assert (done.code, done.err.split(" ·")[0]) == (0, "✓ 2 of 2 tasks done")
+        assert look("report", url, "-f", "csv").count("done") == 2
+        write_tasks(here.folder, {"prompt": "More", "id": "x"})
+        assert here.run("fleet", "submit", "tasks.jsonl", url, "--append").err.startswith("1 task submitted")
+        done = here.run("fleet", "work", url, "--json")
+        assert [json.loads(line)["text"] for line in done.out.splitlines()] == ["I did: More"]
+        done = here.run("fleet", "submit", "tasks.jsonl", "a.db")
+        assert (done.code, "postgresql://" in done.err) == (2, True)
+        done = here.run("fleet", "work", "a.journal", "--stay")
+        assert (done.code, "--stay is for a database" in done.err) == (2, True)
 
 
 def _asked(here: Machine) -> list[str]:

@@ -156,7 +156,7 @@ def test_the_tables_are_those_of_the_code() -> None:
 def test_every_command_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     carry_out(["--help"])
     commands = re.findall(r"^  (\w+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(commands) == 11
+    assert len(commands) == 13
     assert [name for name in commands if f"| `outrider {name}" not in PAGE] == []
 
 

@@ -82,8 +82,8 @@ def test_lines_of_a_trace_fit_the_terminal() -> None:
 @pytest.mark.parametrize(
     "text, said",
     [
-        ("nothing of the kind\n", "This is no line of a trace"),
-        ('{"dir": "sideways"}\n', "This is no line of a trace"),
+        ("nothing of the kind\n", "This is not a line of a trace"),
+        ('{"dir": "sideways"}\n', "This is not a line of a trace"),
         ("", "file is empty."),
     ],
     ids=["text", "json", "empty"],

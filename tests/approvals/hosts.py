@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -52,58 +54,81 @@ class Dying(Approvals):
         return changed
 
 
-def park(place: Any, root: Path, step: str) -> None:
+class Setting(NamedTuple):
+    """Where a host works, and with what."""
+
+    place: str
+    root: Path
+    folder: Path
+    options: Options | None = None
+    """For the real program; without them, it is the simulator."""
+
+
+def park(setting: Setting, step: str) -> None:
     """Ask for a call, until it is parked."""
-    anyio.run(partial(_park, place, root, step))
+    anyio.run(partial(_park, setting, step))
 
 
-async def _park(place: Any, root: Path, step: str) -> None:
-    pid = os.getpid()
-    command = f"echo x >> made; kill -9 {pid}" if step == "running" else "echo x >> made"
-    # The process that goes on is another one.
-    command = command.replace(str(pid), "$(cat host)")
-    async with _playing(place, root, step, use_tool("Bash", command=command), say("Parked.")) as options:
+async def _park(setting: Setting, step: str) -> None:
+    async with _playing(setting, step, use_tool("Bash", command=command(step)), say("Parked.")) as options:
         await outrider.run("Make it", options)
     if step == "deferred":
         kill()
 
 
-def go_on(place: Any, root: Path, step: str) -> None:
+def command(step: str) -> str:
+    # The process that goes on is another one.
+    return "echo x >> made; kill -9 $(cat host)" if step == "running" else "echo x >> made"
+
+
+def decide(setting: Setting, step: str) -> None:
+    """Approve what waits."""
+    anyio.run(partial(_decide, setting, step))
+
+
+async def _decide(setting: Setting, step: str) -> None:
+    async with _dying(setting, step) as approvals:
+        session = (setting.root / "session").read_text()
+        (pending,) = await approvals.list(session_id=session, state="pending")
+        await approvals.decide(pending.id, True, by="ada")
+
+
+def go_on(setting: Setting, step: str) -> None:
     """Go on with what was decided."""
-    anyio.run(partial(_go_on, place, root, step))
+    anyio.run(partial(_go_on, setting, step))
 
 
-async def _go_on(place: Any, root: Path, step: str) -> None:
-    (root / "project" / "host").write_text(str(os.getpid()))
-    session = (root / "session").read_text()
-    script = [use_tool("Bash", command="echo x >> made")] if (root / "again").exists() else []
-    async with _playing(place, root, step, *script, say("All done.")) as options:
+async def _go_on(setting: Setting, step: str) -> None:
+    (setting.folder / "host").write_text(str(os.getpid()))
+    session = (setting.root / "session").read_text()
+    script = [use_tool("Bash", command=command(""))] if (setting.root / "again").exists() else []
+    async with _playing(setting, step, *script, say("All done.")) as options:
         is_busy = True
         while is_busy:
             try:
                 result = await outrider.go_on(session, options)
-                (root / "said").write_text(f"{result.text} {result.messages}")
+                (setting.root / "said").write_text(f"{result.text} {result.messages}")
                 is_busy = False
             except SessionBusy:
                 # The one that was killed has it for a moment.
                 await anyio.sleep(0.05)
 
 
-class _playing:  # noqa: N801 - read as a function
-    def __init__(self, place: Any, root: Path, step: str, *script: Any) -> None:
-        self._agent = Simulator(
-            script, folder=root / "project", config_dir=root / "config", otherwise=say("All done.")
-        )
-        self._approvals = Dying(place, patience=0.0)
-        self._approvals.step, self._approvals.root = step, root
-        self._root = root
+def _dying(setting: Setting, step: str) -> Dying:
+    made = Dying(setting.place, patience=0.0)
+    made.step, made.root = step, setting.root
+    return made
 
-    async def __aenter__(self) -> Options:
-        self._agent.__enter__()
-        self._stand_in = self._agent.stand_in()
-        self._stand_in.__enter__()
-        return Options(cwd=self._root / "project", permission=POLICY, approvals=self._approvals)
 
-    async def __aexit__(self, *_: object) -> None:
-        self._stand_in.__exit__(None, None, None)
-        self._agent.__exit__(None, None, None)
+@asynccontextmanager
+async def _playing(setting: Setting, step: str, *script: Any) -> AsyncGenerator[Options]:
+    given: dict[str, Any] = {"permission": POLICY, "approvals": _dying(setting, step)}
+    if setting.options is not None:
+        yield setting.options.replace(**given)
+        return
+    config = setting.root / "config"
+    with (
+        Simulator(script, folder=setting.folder, config_dir=config, otherwise=say("All done.")) as agent,
+        agent.stand_in(),
+    ):
+        yield Options(cwd=setting.folder, **given)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import anyio
 import pytest
 
-from outrider import Approvals, Options, Policy, fleet
-from outrider.testing import Simulator, say, use_tool
+from outrider import Approvals, Policy, fleet
+from outrider.testing import say, use_tool
 from outrider.transcripts import MemoryStore
+from tests.approvals.test_sessions import AGENTS
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-async def test_a_task_that_waits_is_gone_on_with_once_it_is_decided(tmp_path: Path) -> None:
+@AGENTS
+async def test_a_task_that_waits_is_gone_on_with_once_it_is_decided(playing: Any, tmp_path: Path) -> None:
     approvals = Approvals(MemoryStore(), patience=0)
     journal = tmp_path / "run.db"
-    script = [use_tool("Bash", command="echo x >> made"), say("All done.")]
-    with anyio.fail_after(30), Simulator(script) as agent, agent.stand_in():
-        options = Options(cwd=agent.folder, permission=Policy.of({"ask": "Bash"}), approvals=approvals)
-        made = agent.folder / "made"
+    async with playing(use_tool("Bash", command="echo x >> made"), say("All done.")) as (make, folder):
+        options = make(permission=Policy.of({"ask": "Bash"}), approvals=approvals)
+        made = folder / "made"
 
         async with fleet.map(["Make it"], options=options, journal=journal) as run:
             (waiting,) = [each async for each in run]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +12,12 @@ import anyio
 import pytest
 
 from outrider import Approval, Approvals
+from outrider.approvals import ApprovalSettled
+from outrider.testing import Answer, Request, ToolUse, say, use_tool
+from outrider.transcripts import MemoryStore
 from tests.approvals import hosts
+from tests.approvals.hosts import Setting
+from tests.session.real.talking import real_agent
 from tests.transcripts.stores.remote import REMOTES
 
 DEADLINE = 30.0
@@ -40,65 +46,122 @@ context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["tests.approvals.hosts"])
 
 
-def host(function: Callable[..., None], place: str, root: Path, step: str = "") -> int | None:
+AGENTS = pytest.mark.parametrize(
+    "name, is_real",
+    [
+        *[pytest.param(name, False, id=name) for name in STORES],
+        pytest.param("sqlite", True, id="real", marks=pytest.mark.real),
+    ],
+)
+
+
+def host(function: Callable[..., None], setting: Setting, step: str = "") -> int | None:
     """How a host ended that did this."""
-    process = context.Process(target=function, args=(place, root, step))
+    process = context.Process(target=function, args=(setting, step))
     process.start()
     process.join(DEADLINE)
     return process.exitcode
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for name in ("project", "config"):
-        (tmp_path / name).mkdir()
-    return tmp_path
+@contextmanager
+def playing(name: str, step: str, root: Path, *, is_real: bool) -> Generator[Setting]:
+    """The simulator, or the real program with a model that says the same."""
+    place = STORES[name](root)
+    if is_real:
+        call = use_tool("Bash", command=hosts.command(step))
+
+        def react(request: Request) -> Answer | ToolUse:
+            # It reads the end of its input before it is killed, refuses the call, and says so to the model.
+            return call if "Make exactly this call again" in str(request.messages[-1]) else say("All done.")
+
+        with real_agent(call, otherwise=react) as agent:
+            yield Setting(place, root, agent.folder, agent.options())
+            (root / "said").write_text(str(agent.main_requests[-1].messages))
+    else:
+        for folder in ("project", "config"):
+            (root / folder).mkdir()
+        yield Setting(place, root, root / "project")
 
 
-def runs(root: Path) -> int:
-    made = root / "project" / "made"
+def runs(setting: Setting) -> int:
+    made = setting.folder / "made"
     return len(made.read_text().splitlines()) if made.exists() else 0
 
 
-async def _decide(place: str, root: Path) -> None:
-    async with Approvals(place) as approvals:
-        session = (root / "session").read_text()
-        (pending,) = await approvals.list(session_id=session, state="pending")
-        await approvals.decide(pending.id, True, by="ada")
-
-
-async def _state(place: str, root: Path) -> Approval:
-    async with Approvals(place) as approvals:
-        (found,) = await approvals.list(session_id=(root / "session").read_text())
+async def _state(setting: Setting) -> Approval:
+    async with Approvals(setting.place) as approvals:
+        (found,) = await approvals.list(session_id=(setting.root / "session").read_text())
         return found
 
 
-@pytest.mark.parametrize("name", STORES)
+@AGENTS
 @pytest.mark.parametrize("step", ["claimed", "running", "done"])
-def test_a_call_that_was_granted_runs_once_at_most(name: str, step: str, root: Path) -> None:
-    place = STORES[name](root)
-    assert host(hosts.park, place, root, step) == 0
-    anyio.run(_decide, place, root)
-    assert host(hosts.go_on, place, root, step) == SIGKILL
-    killed = anyio.run(_state, place, root)
-    assert (killed.state, runs(root)) == ("done" if step == "done" else "claimed", step != "claimed")
-    if step == "done":
-        return
-    # Nobody knows whether it has run: it does not run again, and the model is told.
-    assert host(hosts.go_on, place, root) == 0
-    assert (anyio.run(_state, place, root).state, runs(root)) == ("unknown", step == "running")
-    assert "its outcome is unknown" in (root / "said").read_text()
+def test_a_call_that_was_granted_runs_once_at_most(
+    name: str, is_real: bool, step: str, tmp_path: Path
+) -> None:
+    with playing(name, step, tmp_path, is_real=is_real) as setting:
+        assert host(hosts.park, setting, step) == 0
+        assert host(hosts.decide, setting) == 0
+        assert host(hosts.go_on, setting, step) == SIGKILL
+        killed = anyio.run(_state, setting)
+        assert (killed.state, runs(setting)) == ("done" if step == "done" else "claimed", step != "claimed")
+        if step == "done":
+            # All is written down: there is nothing to go on with.
+            assert killed.outcome == "succeeded"
+            assert host(hosts.go_on, setting) == 1
+            assert runs(setting) == 1
+            return
+        # Nobody knows whether it has run: it does not run again, and the model is told.
+        assert host(hosts.go_on, setting) == 0
+        assert (anyio.run(_state, setting).state, runs(setting)) == ("unknown", step == "running")
+    assert "its outcome is unknown" in (tmp_path / "said").read_text()
 
 
-@pytest.mark.parametrize("name", STORES)
-@pytest.mark.parametrize("step", ["asked", "parked", "deferred"])
-def test_what_was_asked_is_not_lost(name: str, step: str, root: Path) -> None:
-    place = STORES[name](root)
-    assert host(hosts.park, place, root, step) == SIGKILL
-    assert runs(root) == 0
-    anyio.run(_decide, place, root)
-    if step != "deferred":
-        # The session was not left with the call, so the model is told to make it again.
-        (root / "again").touch()
-    assert host(hosts.go_on, place, root) == 0
-    assert (anyio.run(_state, place, root).state, runs(root)) == ("done", 1)
+NOT_LEFT = ("asked", "parked")
+"""Steps before the session is left with the call."""
+
+
+@AGENTS
+@pytest.mark.parametrize("step", ["asked", "parked", "deferred", "granted"])
+def test_what_was_asked_is_not_lost(name: str, is_real: bool, step: str, tmp_path: Path) -> None:
+    with playing(name, step, tmp_path, is_real=is_real) as setting:
+        assert host(hosts.park, setting, step) == (0 if step == "granted" else SIGKILL)
+        assert runs(setting) == 0
+        assert host(hosts.decide, setting, step) == (SIGKILL if step == "granted" else 0)
+        if step in NOT_LEFT:
+            # The session was not left with the call, so the model is told to make it again.
+            (tmp_path / "again").touch()
+        assert host(hosts.go_on, setting) == 0
+        assert (anyio.run(_state, setting).state, runs(setting)) == ("done", 1)
+
+
+@pytest.mark.parametrize("name", [*STORES, "memory"])
+def test_one_of_many_decisions_at_once_counts(name: str, tmp_path: Path) -> None:
+    async def decide() -> None:
+        place = MemoryStore() if name == "memory" else STORES[name](tmp_path)
+        async with Approvals(place) as asking, anyio.create_task_group() as tasks:
+            waiting = await asking.ask(str(uuid4()), "Bash", {"command": "ls"})
+            settled: list[str] = []
+
+            async def vote(number: int) -> None:
+                # Each with connections of its own.
+                async with Approvals(place) as approvals:
+                    try:
+                        await approvals.decide(waiting.id, number % 2 == 0, by=str(number))
+                    except ApprovalSettled as error:
+                        settled.append(error.by)
+
+            for number in range(DECIDERS):
+                tasks.start_soon(vote, number)
+            with anyio.fail_after(DEADLINE):
+                while len(settled) < DECIDERS - 1:  # noqa: ASYNC110 - one of them is told nothing
+                    await anyio.sleep(0.01)
+            found = await asking.get(waiting.id)
+            assert found.state == ("granted" if int(found.by) % 2 == 0 else "denied")
+            # The others are told who was first.
+            assert settled == [found.by] * (DECIDERS - 1)
+
+    anyio.run(decide)
+
+
+DECIDERS = 6

@@ -4,6 +4,7 @@ ever."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -13,7 +14,7 @@ import outrider
 from outrider import Approval, Approvals, Policy, Session, allow, deny
 from outrider.answers import ask
 from outrider.approvals import SessionParked
-from outrider.errors import OptionsError, SessionBusy, StoreError
+from outrider.errors import OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
 from outrider.testing import say, use_tool
@@ -24,7 +25,6 @@ from tests.approvals.test_sessions import (
     MAKE,
     ONE,
     POLICY,
-    anyio_backend,
     made,
     nothing_is_left,
     parked,
@@ -34,7 +34,7 @@ from tests.approvals.test_sessions import (
     simulated,
 )
 
-__all__ = ["anyio_backend", "nothing_is_left"]
+__all__ = ["nothing_is_left"]
 
 pytestmark = pytest.mark.anyio
 
@@ -140,6 +140,34 @@ async def test_nobody_goes_on_with_a_session_that_is_still_open() -> None:
             assert (await outrider.go_on(id, options)).text == "All done."
             break
         assert made(folder) == 1
+
+
+@AGENTS
+async def test_of_several_that_go_on_at_once_one_does(playing: Any, tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/approvals.db"
+    ends: list[str] = []
+    async with playing(*ONE) as (make, folder):
+        # Each as on a machine of its own.
+        workers = [
+            make(permission=POLICY, approvals=Approvals(place, patience=0), env={"WORKER": str(number)})
+            for number in range(3)
+        ]
+        id, pending = await parked(workers[0])
+        await workers[0].approvals.decide(pending.id, True)
+
+        async def go_on(options: outrider.Options) -> None:
+            try:
+                ends.append((await outrider.go_on(id, options)).text)
+            except (SessionBusy, UsageError) as error:
+                # Somebody else has it, or was done with it by then.
+                ends.append(type(error).__name__)
+
+        async with anyio.create_task_group() as tasks:
+            for options in workers:
+                tasks.start_soon(go_on, options)
+        assert (made(folder), ends.count("All done.")) == (1, 1)
+        for options in workers:
+            await options.approvals.close()
 
 
 async def test_a_session_is_ready_once_all_is_decided() -> None:

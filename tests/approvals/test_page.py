@@ -11,10 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import anyio
 import pytest
 import uvicorn
 from playwright.sync_api import sync_playwright
 
+from outrider import Approvals
 from scripts.test_servers import browser_program
 from tests.documented_agent import documented_agent
 from tests.test_readme import EXAMPLES
@@ -53,7 +55,23 @@ def test_two_buttons_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             page.request.post(f"{address}/work", params={"prompt": "Deploy it."})
             page.goto(address)
             assert "./deploy.sh" in page.locator("code").inner_text()
+            id = page.locator("input[name=id]").get_attribute("value")
             page.get_by_role("button", name="Allow").click()
             page.get_by_text("It is deployed.").wait_for()
             assert page.get_by_role("button").count() == 0
+            # Somebody else has the page open still, and decides otherwise.
+            late = page.request.post(f"{address}/decide", form={"id": id or "", "verdict": "deny"})
+            assert (late.ok, late.url.rstrip("/")) == (True, address)
+            page.request.post(f"{address}/work", params={"prompt": "Deploy it."})
+            page.goto(address)
+            id = page.locator("input[name=id]").get_attribute("value")
+            page.get_by_role("button", name="Deny").click()
+            # The model has said something about it, too.
+            page.get_by_text("It is deployed. It is deployed.").wait_for()
+            assert page.get_by_role("button").count() == 0
             browser.close()
+        denied = anyio.run(Approvals("sqlite:///approvals.db").get, id or "")
+    assert (denied.state, denied.by, denied.message, denied.is_delivered) == (
+        *("denied", "the page", "Not now."),
+        True,
+    )

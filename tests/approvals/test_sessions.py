@@ -33,11 +33,6 @@ POLICY = Policy.of({"ask": "Bash"}, {"allow": "*"})
 Make: TypeAlias = Callable[..., Options]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def simulated(*script: Any, **more: Any) -> AsyncGenerator[tuple[Make, Path]]:
     with anyio.fail_after(DEADLINE), Simulator(script, **more) as agent, agent.stand_in():
@@ -334,13 +329,16 @@ async def test_a_session_goes_on_from_a_store(playing: Any) -> None:
             # It is nowhere but in the store.
             left.unlink()
         await approvals.decide(pending.id, True)
-        assert (await outrider.go_on(id, options)).text == "All done."
-        assert made(folder) == 1
+        elsewhere = folder.parent / "elsewhere"
+        elsewhere.mkdir()
+        assert (await outrider.go_on(id, options, cwd=elsewhere)).text == "All done."
+        assert (made(folder), made(elsewhere)) == (0, 1)
 
 
-async def test_the_latest_session_goes_on_without_its_id() -> None:
+@AGENTS
+async def test_the_latest_session_goes_on_without_its_id(playing: Any) -> None:
     approvals = parking()
-    async with simulated(*ONE) as (make, folder):
+    async with playing(*ONE) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         _, pending = await parked(options)
         await approvals.decide(pending.id, True)
@@ -351,9 +349,10 @@ async def test_the_latest_session_goes_on_without_its_id() -> None:
         assert (made(folder), (await approvals.get(pending.id)).state) == (1, "done")
 
 
-async def test_a_call_whose_end_nobody_saw_is_unknown() -> None:
+@AGENTS
+async def test_a_call_whose_end_nobody_saw_is_unknown(playing: Any) -> None:
     approvals = parking()
-    async with simulated(use_tool("Bash", command="sleep 60"), say("All done.")) as (make, _):
+    async with playing(use_tool("Bash", command="echo x; sleep 60"), say("All done.")) as (make, _):
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
         await approvals.decide(pending.id, True)
@@ -373,9 +372,10 @@ async def test_the_first_decision_counts() -> None:
             await approvals.decide(pending.id, True, by="bob")
 
 
-async def test_what_was_approved_is_not_made_of_another_input() -> None:
+@AGENTS
+async def test_what_was_approved_is_not_made_of_another_input(playing: Any) -> None:
     approvals = parking()
-    async with simulated(*ONE) as (make, folder):
+    async with playing(*ONE) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
         await approvals.decide(pending.id, True)
@@ -388,6 +388,15 @@ async def test_what_was_approved_is_not_made_of_another_input() -> None:
         assert made(folder) == 0
         (another,) = result.pending
         assert another.input["command"] == "echo other >> made"
+
+
+async def test_a_session_without_an_id_is_no_session_to_go_on_with() -> None:
+    approvals = parking()
+    # Of another session.
+    await approvals.ask("2f5b6a4e-0000-4000-8000-000000000000", "Bash", {"command": MAKE})
+    missing: Any = None
+    with pytest.raises(OptionsError, match="`session_id` must be a text, not None"):
+        await outrider.go_on(missing, approvals=approvals)
 
 
 async def test_without_approvals_there_is_nothing_to_go_on_with() -> None:

@@ -11,8 +11,7 @@ import anyio
 import pytest
 
 from outrider.errors import LeaseLost, SessionBusy
-from outrider.fleet import Gate
-from outrider.fleet._resilient.retry import Clock
+from outrider.fleet import Clock, Gate
 from outrider.transcripts import FileStore, SessionKey, SqliteStore
 from outrider.transcripts.stores import _base as _records
 from tests.transcripts.stores.remote import REMOTES, Remote, make_key
@@ -48,7 +47,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """As if this were another machine, or the same after it was started anew."""
 
     def change(name: str) -> None:
-        monkeypatch.setattr(_records, "_boot", lambda: name)
+        monkeypatch.setattr(_records, "boot", lambda: name)
 
     return change
 

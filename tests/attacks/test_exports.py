@@ -18,9 +18,8 @@ from markdown_it.token import Token
 from outrider._display import escaped_json, one_line, plain, printable
 from outrider.errors import ProcessExited
 from outrider.fleet import Outcome, Report
-from outrider.testing import ContractBroken, conversation
+from outrider.testing import ContractBroken, ExpectationFailed, conversation
 from outrider.testing._contracts.contract import Broken
-from outrider.testing._script.script import ExpectationFailed
 from outrider.transcripts import Bundle
 from outrider.transcripts._export.turns import exported
 from tests.attacks.hostile import HIDDEN, POISON

@@ -21,8 +21,7 @@ import pytest
 from outrider import sync
 from outrider.app._migrate import files_in
 from outrider.errors import OutriderError
-from outrider.fleet import Copy, Task, Workspace, Worktree, map, resume  # noqa: A004
-from outrider.fleet._errors import WorkspaceFailed
+from outrider.fleet import Copy, Task, Workspace, WorkspaceFailed, Worktree, map, resume  # noqa: A004
 from outrider.fleet._workspaces import sweep
 from outrider.options import Options
 from outrider.testing import MessagesApi, clean_environment, say

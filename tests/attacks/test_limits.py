@@ -28,8 +28,7 @@ from outrider.command import Command
 from outrider.errors import LaunchError, OutriderError
 from outrider.handlers import Policy, hook
 from outrider.protocol import Peer
-from outrider.session import Session
-from outrider.session._connection.tasks import background
+from outrider.session import Session, background
 from outrider.sync import _portal
 from outrider.transcripts import SqliteStore
 from outrider.transports import ProcessTransport, live_processes

@@ -13,9 +13,8 @@ import pytest
 
 from outrider import fleet
 from outrider.errors import SessionNotFound
-from outrider.fleet._engine import Assignment, Attempted, Tell, attempt_locally
-from outrider.fleet._errors import WorkerLost
-from outrider.fleet._resilient.retry import Restart, Retry
+from outrider.fleet import Assignment, Attempted, Restart, Retry, WorkerLost, attempt_locally
+from outrider.fleet._engine import Tell
 from outrider.transports import ProcessTransport
 from tests.fleet.resilient import QUICK, Frail
 from tests.fleet.stub_engine import Stub

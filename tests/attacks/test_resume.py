@@ -16,8 +16,7 @@ import pytest
 import outrider
 from outrider import compat
 from outrider.errors import AgentTooOld
-from outrider.handlers import allow, defer, deny
-from outrider.handlers._hooks.hook import Hook
+from outrider.handlers import Hook, allow, defer, deny
 from outrider.options import Options, Timeouts
 from outrider.protocol import RequestAnswered
 from outrider.session import Session

@@ -132,6 +132,15 @@ OF_FILES = {
         *(shown("init", NAME, "--name", "bot"), shown("init", NAME, "--name", "bot")),
     ],
 }
+OF_SERVERS = {
+    "view": [
+        *(shown("view", NAME, "--no-open"), shown("view", POISON, "--no-open")),
+        shown("view", "--store", f"sqlite:///{NAME}", "--no-open"),
+        shown("view", "--approvals", NAME, "--no-open", "--approve"),
+        shown("view", f"postgresql://{NAME}/x?batch=y", "--no-open"),
+    ],
+    "acp": [shown("acp", "--module", POISON), shown("acp", "--module", f"{NAME}:options")],
+}
 LIVE = {
     "run": [
         shown("run", "Go", form="text"),
@@ -151,6 +160,11 @@ LIVE = {
     ],
     "fleet resume": [shown("fleet", "resume", "tasks.journal"), shown("fleet", "resume", NAME)],
     "fleet retry-failed": [shown("fleet", "retry-failed", "tasks.journal")],
+    "fleet work": [shown("fleet", "work", "tasks.journal"), shown("fleet", "work", NAME)],
+    "fleet submit": [
+        shown("fleet", "submit", "tasks.jsonl", f"postgresql://{NAME}"),
+        shown("fleet", "submit", "tasks.jsonl", NAME),
+    ],
     "demo": [shown("demo", "--speed", "0"), shown("demo", "--agent", "real", "--program", NAME)],
 }
 COMMANDS: dict[str, list[Shown]] = {
@@ -159,6 +173,7 @@ COMMANDS: dict[str, list[Shown]] = {
     **OF_JOURNALS,
     **OF_APPROVALS,
     **OF_FILES,
+    **OF_SERVERS,
     **LIVE,
 }
 
@@ -393,6 +408,10 @@ def test_no_code_commands_the_terminal(place: Path, capsys: pytest.CaptureFixtur
     attack([each for commands in OF_FILES.values() for each in commands], capsys)
 
 
+def test_no_name_of_a_server_commands_the_terminal(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    attack([each for commands in OF_SERVERS.values() for each in commands], capsys)
+
+
 # A hostile agent.
 
 
@@ -471,7 +490,7 @@ def arrange(here: Machine) -> None:
 def test_a_hostile_agent_cannot_command_the_terminal(name: str) -> None:
     with hostile_machine() as here:
         arrange(here)
-        if name in ("fleet resume", "fleet retry-failed"):
+        if name in ("fleet resume", "fleet retry-failed", "fleet work"):
             here.run("fleet", "run", "tasks.jsonl")
         for number, command in enumerate(LIVE[name]):
             stdin = "Go\n/model\n/mode\n/help\n/cost\n/nothing\x1b[2J\n" if name == "chat" else None

@@ -21,8 +21,8 @@ from outrider.command import Command, File
 from outrider.errors import OptionsError, ProcessExited, TurnFailed
 from outrider.fleet import Journal, Task, resume
 from outrider.fleet._errors import JournalBusy, JournalInvalid
-from outrider.fleet._journal import RunnerLock
-from outrider.fleet._ray.engine import keep_traces
+from outrider.fleet._journal.sqlite import RunnerLock
+from outrider.fleet._ray.worker import keep_traces
 from outrider.launch import Ssh
 from outrider.options import Options, Trace
 from outrider.redaction import MASK, Redaction
@@ -216,7 +216,7 @@ from outrider import fleet
 from outrider.app import main
 from outrider.command import Command, File
 from outrider.fleet import Ledger, Task
-from outrider.fleet._ray.engine import keep_traces
+from outrider.fleet._ray.worker import keep_traces
 from outrider.options import Options
 from outrider.session import Session
 from outrider.testing import Simulator, record, say

@@ -1,4 +1,4 @@
-"""Folders that agents leave behind to be in the way: deep, locked, full of links and of what is no file."""
+"""Folders that agents leave behind deep, locked, full of links and of what is not a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from outrider._folders import copy_folder, remove_folder
 from outrider.app._migrate import files_in
 from outrider.fleet import Copy, Empty, Task, Worktree, map, resume  # noqa: A004
 from outrider.fleet._errors import WorkspaceFailed
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 from outrider.fleet._workspaces import Workspace, discard, sweep
 from outrider.transcripts import FileStore, SessionKey
 from tests.fleet.working import AT_ONCE, Works, nobody_left
@@ -275,7 +275,7 @@ async def test_a_task_is_not_picked_up_where_a_link_in_its_place_leads(
     await nobody_left()
 
 
-# What is no file
+# What is not a file
 
 
 @pytest.mark.timeout(20)

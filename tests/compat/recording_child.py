@@ -1,4 +1,4 @@
-"""Stands in for the agent's program: writes down all that reaches it, and answers each prompt.
+"""Stands in for Claude Code: writes down all that reaches it, and answers each prompt.
 
 An executable is made of it, with a first line that names an interpreter. What it writes goes into a file
 beside that executable: lines of JSON as they come, and Python's literals for the rest. It is started hundreds

@@ -60,6 +60,46 @@ def prompt(text: str) -> dict[str, Any]:
     return {"type": "user", "message": {"role": "user", "content": text}}
 
 
+# What subclasses and instrumentors change.
+
+
+class Traced(ClaudeSDKClient):
+    """Sees all messages, however they are received."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.seen: list[str] = []
+
+    async def receive_messages(self) -> AsyncIterator[Message]:
+        try:
+            async for message in super().receive_messages():
+                self.seen.append(type(message).__name__)
+                yield message
+        finally:
+            self.seen.append("over")
+
+    async def disconnect(self) -> None:
+        self.seen.append("disconnect")
+        await super().disconnect()
+
+
+async def test_a_response_is_received_through_receive_messages() -> None:
+    turn = ["SystemMessage", "AssistantMessage", "ResultMessage", "over"]
+    async with Traced(transport=Simulator([say("one"), say("two")])) as client:
+        for text in ("one", "two"):
+            await client.query("hello")
+            assert texts(await response(client)) == [text]
+        assert client.seen == [*turn, *turn]
+    assert client.seen[-1] == "disconnect"
+
+
+async def test_a_client_that_cannot_connect_disconnects() -> None:
+    client = Traced(ClaudeAgentOptions(cli_path="/nowhere/claude"))
+    with pytest.raises(CLIConnectionError):
+        await client.connect()
+    assert client.seen == ["disconnect"]
+
+
 # What hangs with the reference.
 
 
@@ -437,10 +477,22 @@ def plain_hook(given: Any, tool_use_id: str | None, context: Any) -> dict[str, A
     return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}
 
 
-@pytest.mark.parametrize("hook,is_error", [(silent, False), (plain_hook, True)])
+def misnamed_hook(given: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": "PostToolUse", "permissionDecision": "deny"}}
+
+
+@pytest.mark.parametrize("hook,is_error", [(silent, False), (plain_hook, True), (misnamed_hook, True)])
 async def test_hooks_need_not_be_async_nor_say_anything(hook: Any, is_error: bool) -> None:
     hooks = {"PreToolUse": [HookMatcher(hooks=[hook])]}
     assert await tried(hooks=hooks, permission_mode="acceptEdits") == [is_error]
+
+
+async def test_a_hook_that_guards_and_takes_too_long_refuses() -> None:
+    async def late(given: Any, tool_use_id: str | None, context: Any) -> Any:
+        await anyio.sleep_forever()
+
+    hooks = {"PreToolUse": [HookMatcher(hooks=[late], timeout=0.01)]}
+    assert await tried(hooks=hooks, permission_mode="acceptEdits") == [True]
 
 
 async def test_a_callback_is_answered_while_nothing_is_read() -> None:

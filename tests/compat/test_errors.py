@@ -16,7 +16,7 @@ from outrider.compat import (
     ResultError,
 )
 from outrider.compat._errors import MessageParseError, translated
-from outrider.errors import OptionsError, ProcessExited, TranscriptError
+from outrider.errors import OptionsError, ProcessExited, SessionNotFound, TranscriptError
 from tests.cases import every_case
 
 LONG = "x" * 150
@@ -123,6 +123,21 @@ def test_a_refused_resume_has_the_exit_and_the_line_of_the_program() -> None:
     assert isinstance(error, ProcessError)
     assert error.exit_code == 1
     assert line in str(error)
+
+
+@every_case(
+    "id, said",
+    [
+        ("5f", "No conversation found with session ID: 5f"),
+        ("my title", 'Error: --resume requires a valid session ID. Provided value "my title" is not a UUID.'),
+    ],
+)
+def test_a_session_that_is_not_there_has_the_line_of_the_program(id: str, said: str) -> None:
+    missing = SessionNotFound(id)
+    missing.__cause__ = ProcessExited(1, stderr_tail=f"a warning\n{said}\n")
+    error = translated(missing)
+    assert isinstance(error, ResultError)
+    assert (error.exit_code, error.errors) == (1, [said])
 
 
 def test_an_option_that_the_program_refuses_has_its_exit_and_its_line() -> None:

@@ -170,6 +170,8 @@ async def test_what_is_written_and_read_can_be_changed(agent: Simulator) -> None
 
     class Logged(SubprocessCLITransport):
         async def write(self, data: str) -> None:
+            # In the spelling of the reference, which fakes in tests look for.
+            assert data == json.dumps(json.loads(data)) + "\n"
             seen.append(json.loads(data)["type"])
             await super().write(data)
 

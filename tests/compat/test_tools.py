@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 import pytest
@@ -26,6 +26,8 @@ from tests.compat.scripts import run_reference
 
 REFERENCE = json.loads((Path(__file__).parent / "reference" / "tools.json").read_text(encoding="utf-8"))
 MESSAGES = tool_cases.messages()
+
+T = TypeVar("T")
 
 EXPLAINED = {
     "initialize": "tools may be added while a session runs, so the server says that its list can change",
@@ -348,3 +350,18 @@ def test_making_tools_loads_no_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_tool_is_made_of_the_class_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrapped(SdkMcpTool[T]):
+        # Instrumentors take what follows the function by keyword.
+        def __init__(self, name: str, description: str, input_schema: Any, handler: Any, **more: Any) -> None:
+            super().__init__(name, description, input_schema, handler, **more)
+
+    monkeypatch.setattr("outrider.compat._tools.SdkMcpTool", Wrapped)
+
+    @tool("double", "Double a number.", {"n": int})
+    async def double(args: dict[str, Any]) -> dict[str, Any]:
+        return {}
+
+    assert isinstance(double, Wrapped)

@@ -43,7 +43,7 @@ class Difference(NamedTuple):
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (
     Difference(
-        ("a_tool_for_later_that_is_allowed_then",),
+        ("a_tool_for_later_that_is_allowed_then", "a_tool_of_the_host_for_later"),
         "result/success",
         "num_turns",
         "the program counts what is in its file when a call is deferred once more",
@@ -58,6 +58,7 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         (
             *("tools_of_the_host", "a_server_that_is_configured", "permission_for_a_tool_of_the_host"),
             "servers_that_come_and_go",
+            "a_tool_of_the_host_for_later",
         ),
         "control_request/mcp_message initialize",
         "request.message.params.clientInfo.description",
@@ -76,19 +77,19 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
         "the program shows lines of its own source there",
     ),
     Difference(
-        ("a_subagent", "a_subagent_with_hooks_and_text"),
+        ("a_subagent", "a_subagent_with_hooks_and_text", "a_tool_of_a_subagent_for_later"),
         "user/tool_result",
         "tool_use_result.harness*",
         "what a subagent says is handed over without notes for the model",
     ),
     Difference(
-        ("a_subagent", "a_subagent_with_hooks_and_text"),
+        ("a_subagent", "a_subagent_with_hooks_and_text", "a_tool_of_a_subagent_for_later"),
         "user/tool_result",
         "*content*",
         "what a subagent says is handed over without notes for the model",
     ),
     Difference(
-        ("a_subagent", "a_subagent_with_hooks_and_text"),
+        ("a_subagent", "a_subagent_with_hooks_and_text", "a_tool_of_a_subagent_for_later"),
         "request main",
         "tool_results*",
         "what a subagent says is handed over without notes for the model",

@@ -16,8 +16,8 @@ import anyio
 from anyio import to_thread
 
 from outrider.errors import ConnectionLost
-from outrider.testing import Gate
-from outrider.transports import Transport
+from outrider.testing import Gate, Simulator
+from outrider.transports import ProcessTransport, Transport
 
 __all__ = ["DEADLINE", "HOLD", "SILENT", "Host", "Place", "Refusal", "Run", "Stage"]
 
@@ -56,7 +56,7 @@ class Run:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.output = b""
-        """What is no line of JSON."""
+        """What is not a line of JSON."""
         self.exit_code: int | None = None
         self.stderr = ""
 
@@ -88,6 +88,7 @@ class Host:
         self._buffer = b""
         self._waiting: list[Frame] = []
         self._requests = 0
+        self._is_killed = False
 
     # Its life.
 
@@ -95,13 +96,15 @@ class Host:
     async def started(self, *flags: str, streaming: bool = True, **env: str) -> AsyncGenerator[None]:
         """The agent runs, with these flags added to those of the scenario, until it has ended by itself."""
         self.runs.append(Run())
+        self._is_killed = False
         self._buffer, self._waiting = b"", []
         arguments = (*(STREAMING if streaming else ()), *self._flags, *flags)
         self._transport = self._place.transport(arguments, {**self._env, **env})
         try:
             await self._transport.connect()
             yield
-            await self.end()
+            if not self._is_killed:
+                await self.end()
         finally:
             await self._transport.close()
             self.run.stderr = str(getattr(self._transport, "stderr_tail", ""))
@@ -197,6 +200,14 @@ class Host:
     async def end_input(self) -> None:
         assert self._transport is not None
         await self._transport.end_input()
+
+    async def kill(self) -> None:
+        """End the program at once, as by SIGKILL."""
+        self._is_killed = True
+        if isinstance(self._transport, ProcessTransport):
+            await self._transport.kill()
+        elif isinstance(self._transport, Simulator):
+            self._transport._abandon()  # It has no such end of its own.
 
     async def end(self) -> None:
         """End the input, and read to the end."""

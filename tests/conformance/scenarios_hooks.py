@@ -77,45 +77,6 @@ async def before_a_tool_that_is_the_last(host: Host) -> None:
     await hooked(host, {"PreToolUse": {"continue": False, "stopReason": "enough"}})
 
 
-@scenario(ECHO, flags=ANYTHING)
-async def a_tool_for_later(host: Host) -> None:
-    await hooked(host, {"PreToolUse": specific("PreToolUse", permissionDecision="defer")})
-
-
-async def left_for_later(host: Host, *decisions: str | dict[str, object]) -> None:
-    """A call is deferred, and its session is resumed once for each of these decisions."""
-    says = [
-        specific("PreToolUse", permissionDecision=decision) if isinstance(decision, str) else decision
-        for decision in ("defer", *decisions)
-    ]
-    await hooked(host, {"PreToolUse": says})
-    for _ in decisions:
-        async with host.started("--resume", host.session_id, "--await-initialize"):
-            await host.post("initialize", hooks=registered("PreToolUse"))
-            # Nobody has asked for it.
-            await host.result()
-        # The hook may be asked before the answer to this request, or after it.
-        host.frames[:] = [frame for frame in host.frames if frame.get("type") != "control_response"]
-
-
-@scenario(ECHO, say("then not"), flags=ANYTHING)
-async def a_tool_for_later_that_is_denied_then(host: Host) -> None:
-    await left_for_later(host, "deny")
-
-
-@scenario(ECHO, say("done"), flags=ANYTHING)
-async def a_tool_for_later_that_is_allowed_then(host: Host) -> None:
-    await left_for_later(host, "defer", "allow")
-
-
-@scenario(ECHO, say("done"), flags=ANYTHING)
-async def a_tool_for_later_with_another_input_then(host: Host) -> None:
-    other = specific(
-        "PreToolUse", permissionDecision="allow", updatedInput={"command": "echo other", "description": "d"}
-    )
-    await left_for_later(host, other)
-
-
 @scenario(*turns(ECHO), flags=ANYTHING)
 async def two_hooks_for_a_tool(host: Host) -> None:
     hooks = {

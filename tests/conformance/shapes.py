@@ -218,7 +218,7 @@ class Reading:
             return f"<{kind(value)}>"
         match value:
             case dict():
-                # How much the API may keep for later is no part of what is said.
+                # How much the API may keep for later is not part of what is said.
                 kept = {name: each for name, each in value.items() if name != "cache_control"}
                 return {self._text(name): self._value(each, name) for name, each in kept.items()}
             case list():

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.fleet._pool.pool import Pool
+from outrider.fleet import Pool
 from outrider.options import Options, Timeouts
 from tests.transports.conftest import own_processes
 

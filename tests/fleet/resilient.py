@@ -15,8 +15,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from outrider.fleet._resilient.retry import Clock
-from outrider.fleet._resilient.session import ResilientSession, ResilientTurn
+from outrider.fleet import Clock, ResilientSession, ResilientTurn
 from outrider.options import Options, Timeouts
 from outrider.wire import AssistantMessage, Json
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from outrider.fleet._map import map  # noqa: A004
-from outrider.fleet._workspaces import Empty
+from outrider.fleet import Empty, map  # noqa: A004
 from tests.fleet.working import AT_ONCE, Works
 
 

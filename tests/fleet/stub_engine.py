@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 import anyio
 from anyio.lowlevel import checkpoint
 
-from outrider.fleet._engine import Assignment, Attempted, Shared, Tell
+from outrider.fleet import Assignment, Attempted, Shared
+from outrider.fleet._engine import Tell
 from outrider.options import Options
 from outrider.session import Usage
 

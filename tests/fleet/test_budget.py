@@ -23,7 +23,8 @@ from outrider.errors import (
     TurnInterrupted,
     UsageError,
 )
-from outrider.fleet._budget.budget import Budget, BudgetWarning, Left, Spent, _Calls, limit_reached
+from outrider.fleet import Budget, BudgetWarning, Left, Spent
+from outrider.fleet._budget.budget import _Calls, limit_reached
 from outrider.protocol import RequestReceived
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Request, Simulator, Step, hang, say, subagent, use_tool

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._progress import Adaptive, Width, read_concurrency
+from outrider.fleet import Adaptive
+from outrider.fleet._progress import Width, read_concurrency
 
 
 def round_of(width: Width, seconds: float) -> int:
@@ -87,3 +88,16 @@ def test_what_cannot_work_is_refused(make: Any, told: str) -> None:
     with pytest.raises(OptionsError) as raised:
         make()
     assert told in str(raised.value)
+
+
+def test_as_many_may_run_as_fit_where_they_run() -> None:
+    width = Width(Adaptive(1, 40, 40))
+    width.allow(80)
+    assert width.now == 80
+    width.limited(width.begin())
+    assert width.now == 40
+    # What a limit of the account has halved does not grow with the cluster.
+    width.allow(100)
+    assert width.now == 40
+    width.allow(20)
+    assert width.now == 20

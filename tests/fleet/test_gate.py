@@ -10,7 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._resilient.retry import Clock, Gate
+from outrider.fleet import Clock, Gate
 from tests.fleet.resilient import NOW, FakeClock, until
 
 pytestmark = pytest.mark.anyio

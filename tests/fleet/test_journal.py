@@ -17,7 +17,8 @@ import pytest
 from outrider.errors import OptionsError, UsageError
 from outrider.fleet._budget.budget import Spent
 from outrider.fleet._errors import JournalBusy, JournalInvalid
-from outrider.fleet._journal import Counts, Journal
+from outrider.fleet._journal.journal import Counts, Journal
+from outrider.fleet._journal.sqlite import SqliteJournal
 from outrider.fleet._task import Outcome, Task, numbered
 from outrider.session import Usage
 
@@ -30,13 +31,13 @@ def ended(id: str, number: int = 0, **fields: Any) -> Outcome[Any]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    with Journal(tmp_path / "run.db", writing=True) as journal:
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    with SqliteJournal(tmp_path / "run.db", writing=True) as journal:
         journal.add(numbered([Task("a", id="a"), Task("b", id="b"), Task("c", id="c")]))
         yield journal
 
 
-def test_a_task_goes_from_pending_to_its_end_and_stays_there(journal: Journal) -> None:
+def test_a_task_goes_from_pending_to_its_end_and_stays_there(journal: SqliteJournal) -> None:
     journal.begin("b", 1, "here", "session-1")
     journal.note("b", workspace="/folder", usage=USED, tool_calls=2)
     (started,) = journal.started()
@@ -51,13 +52,12 @@ def test_a_task_goes_from_pending_to_its_end_and_stays_there(journal: Journal) -
     assert journal.spent() == Spent(0.01, 15, 3, 7.5)
 
 
-def test_a_task_ends_exactly_once(journal: Journal) -> None:
+def test_a_task_ends_exactly_once(journal: SqliteJournal) -> None:
     journal.begin("a", 1, "here")
     journal.end(ended("a", text="first"))
     again: list[Callable[[], None]] = [
         lambda: journal.end(ended("a", text="second")),
         lambda: journal.begin("a", 2, "here"),
-        lambda: journal.end_all([ended("b", 1), ended("a")]),
         lambda: journal.end(ended("unknown")),
     ]
     for each in again:
@@ -70,7 +70,7 @@ def test_a_task_ends_exactly_once(journal: Journal) -> None:
     assert journal.spent() == Spent()
 
 
-def test_what_failed_can_be_begun_anew(journal: Journal) -> None:
+def test_what_failed_can_be_begun_anew(journal: SqliteJournal) -> None:
     for id, status in (("a", "failed"), ("b", "done"), ("c", "over_budget")):
         journal.begin(id, 1, "here", f"session of {id}")
         journal.end(ended(id, status=status), usage=USED)
@@ -87,7 +87,7 @@ def test_what_failed_can_be_begun_anew(journal: Journal) -> None:
     assert journal.counts() == Counts(pending=1, done=2)
 
 
-def test_the_same_tasks_may_be_added_again_and_others_may_not(journal: Journal) -> None:
+def test_the_same_tasks_may_be_added_again_and_others_may_not(journal: SqliteJournal) -> None:
     journal.begin("a", 1, "here")
     journal.end(ended("a"))
     same = [Task("a", id="a"), Task("b", id="b"), Task("c", id="c")]
@@ -120,7 +120,7 @@ def test_many_tasks_are_read_in_parts(tmp_path: Path) -> None:
 # One runner.
 
 
-def test_a_second_runner_is_told_who_has_it_and_a_reader_may_look(journal: Journal) -> None:
+def test_a_second_runner_is_told_who_has_it_and_a_reader_may_look(journal: SqliteJournal) -> None:
     with pytest.raises(JournalBusy) as raised:
         Journal(journal.path, writing=True).open()
     assert str(os.getpid()) in str(raised.value)
@@ -138,7 +138,7 @@ def test_a_second_runner_is_told_who_has_it_and_a_reader_may_look(journal: Journ
 
 HOLDS = """
 import sys
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 journal = Journal(sys.argv[1], writing=True)
 journal.open()
 journal.begin("a", 1, "there", "session")
@@ -147,7 +147,7 @@ sys.stdin.read()
 """
 
 
-def test_a_runner_that_is_killed_gives_it_back_with_all_it_wrote(journal: Journal) -> None:
+def test_a_runner_that_is_killed_gives_it_back_with_all_it_wrote(journal: SqliteJournal) -> None:
     journal.close()
     command = [sys.executable, "-c", HOLDS, str(journal.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
@@ -213,7 +213,7 @@ def test_what_is_no_journal_is_told_and_left_as_it_is(
         assert path.read_bytes() == before
 
 
-def test_those_who_look_are_in_nobodys_way(journal: Journal) -> None:
+def test_those_who_look_are_in_nobodys_way(journal: SqliteJournal) -> None:
     journal.close()
     lock = journal.path.with_name("run.db.lock")
     looking = sqlite3.connect(lock)
@@ -232,7 +232,7 @@ def test_those_who_look_are_in_nobodys_way(journal: Journal) -> None:
         journal.open()
 
 
-def test_a_disk_that_is_full_is_told_and_what_was_written_stays(journal: Journal) -> None:
+def test_a_disk_that_is_full_is_told_and_what_was_written_stays(journal: SqliteJournal) -> None:
     connection: Any = journal._connection
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -252,5 +252,5 @@ def test_a_reader_makes_no_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["empty.db"]
 
 
-def test_only_its_owner_can_read_it(journal: Journal) -> None:
+def test_only_its_owner_can_read_it(journal: SqliteJournal) -> None:
     assert journal.path.stat().st_mode & 0o777 == 0o600

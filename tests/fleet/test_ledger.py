@@ -18,7 +18,7 @@ import anyio
 import pytest
 
 from outrider.errors import LimitReached, OptionsError, StoreError
-from outrider.fleet._budget.ledger import Ledger, LedgerEntry
+from outrider.fleet import Ledger, LedgerEntry
 from outrider.session import Result, Session, Usage
 from outrider.testing import Simulator, fail, say, subagent
 

@@ -18,7 +18,7 @@ from outrider.errors import OptionsError, OutriderError, SessionNotFound, TurnFa
 from outrider.fleet._budget.budget import Budget, Spent
 from outrider.fleet._engine import Assignment, Attempted, Note, Tell
 from outrider.fleet._errors import ClusterNotFound, JournalBusy, JournalInvalid, WorkerLost
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 from outrider.fleet._map import map, resume  # noqa: A004
 from outrider.fleet._progress import Adaptive, Progress
 from outrider.fleet._resilient.retry import Gate, Restart
@@ -569,3 +569,22 @@ async def test_a_cluster_that_is_lost_ends_the_run_and_no_task(tmp_path: Path) -
         outcomes = await resume(path, engine=Stub())
     assert [outcome.status for outcome in outcomes] == ["done"] * 4
     assert [outcome.attempts for outcome in outcomes] == [1, 1, 2, 1]
+
+
+async def test_an_engine_may_say_how_many_tasks_it_wants() -> None:
+    class Sized(Stub):
+        async def slots(self) -> int:
+            return 7
+
+    doors = Doors()
+    engine, prompts = Sized(doors.attempt), [f"{number}" for number in range(9)]
+    async with map(prompts, engine=engine) as run:
+        while engine.running < 7:
+            await anyio.lowlevel.checkpoint()
+        assert run.progress.concurrency == 7
+        doors.open(*prompts)
+        assert len([outcome async for outcome in run]) == 9
+    assert engine.most == 7
+    fixed = Sized()
+    await map(prompts, engine=fixed, concurrency=1)
+    assert fixed.most == 1

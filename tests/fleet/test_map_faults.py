@@ -16,7 +16,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from outrider.fleet._budget.budget import Budget
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 from outrider.fleet._map import map, resume  # noqa: A004
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 from tests.proc import process_ids, stat_of

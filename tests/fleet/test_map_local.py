@@ -9,11 +9,7 @@ import anyio
 import msgspec
 import pytest
 
-from outrider.fleet._budget.ledger import Ledger
-from outrider.fleet._map import map, resume  # noqa: A004
-from outrider.fleet._pool.pool import Pool
-from outrider.fleet._task import Task
-from outrider.fleet._workspaces import Copy, Empty
+from outrider.fleet import Copy, Empty, Ledger, Pool, Task, map, resume  # noqa: A004
 from outrider.testing import Simulator, fail, say, use_tool
 from tests.fleet.working import AT_ONCE, Works, nobody_left, until
 from tests.transports.conftest import own_processes
@@ -82,6 +78,35 @@ async def test_each_output_has_the_type_that_was_asked_for(anyio_backend: str, t
         {"total": 7},
         [1, 2],
     ]
+
+
+@ONCE
+async def test_the_time_of_a_task_begins_with_its_session(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not with its folder, which may have to wait for those of others."""
+    passed = 0.0
+
+    class Clock:
+        """An hour passes while a folder is made."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(anyio, name)
+
+        def current_time(self) -> float:
+            return anyio.current_time() - 3600 + passed
+
+    def fill(self: Empty, path: Path) -> None:
+        nonlocal passed
+        path.mkdir()
+        passed = 3600
+
+    monkeypatch.setattr("outrider.fleet._engine.anyio", Clock())
+    monkeypatch.setattr(Empty, "_fill", fill)
+    works = Works(tmp_path)
+    [outcome] = await map(["plain"], works.options(), workspace="empty", task_seconds=60, **AT_ONCE)
+    await nobody_left()
+    assert outcome.status == "done"
 
 
 @ONCE

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from anyio.to_thread import run_sync
 
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 from outrider.fleet._map import map, resume  # noqa: A004
 from outrider.fleet._task import Task
 from outrider.fleet._workspaces import Empty

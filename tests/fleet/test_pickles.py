@@ -9,22 +9,28 @@ import sys
 import pytest
 
 from outrider.errors import ApiFailed, TransportClosed
-from outrider.fleet import Empty, Restart, Retry, Task, Worktree
-from outrider.fleet._budget.budget import Spent
-from outrider.fleet._engine import Attempted, Note
-from outrider.fleet._errors import (
+from outrider.fleet import (
+    Attempted,
     ClusterNotFound,
+    Empty,
     JournalBusy,
     JournalInvalid,
+    Note,
     PoolClosed,
     QueueFull,
     QueueTimedOut,
+    Restart,
+    Restarted,
+    Retry,
+    Retrying,
+    Spent,
+    Task,
     WorkerLost,
     WorkspaceFailed,
+    Worktree,
 )
 from outrider.fleet._ray.channel import ChannelMessage
 from outrider.fleet._ray.worker import Reply
-from outrider.fleet._resilient.retry import Restarted, Retrying
 from outrider.session import Usage
 
 _READ = """

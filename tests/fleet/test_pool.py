@@ -12,8 +12,7 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import OptionsError, ProcessExited, UsageError
-from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.pool import Pool
+from outrider.fleet import Pool, PoolClosed, QueueFull, QueueTimedOut
 from outrider.session import Session, SessionState
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.transports.conftest import own_processes

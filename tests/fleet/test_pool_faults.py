@@ -14,8 +14,7 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import AgentNotFound, UsageError
-from outrider.fleet._pool.pool import Pool
-from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet import Pool, ResilientSession
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from outrider.fleet._errors import QueueTimedOut
+from outrider.fleet import QueueTimedOut
 from outrider.session import Session
 from outrider.testing import Simulator
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, pooled, until

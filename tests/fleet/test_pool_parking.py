@@ -10,9 +10,7 @@ import anyio
 import pytest
 
 from outrider.errors import TurnFailed
-from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
-from outrider.fleet._pool.pool import Pool
-from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet import Pool, PoolClosed, QueueFull, QueueTimedOut, ResilientSession
 from outrider.testing import RealAgent, say
 from tests.fleet.pool_agents import Agents, agents, anyio_backend, nobody_left, pooled, until
 from tests.real_program import require_program
@@ -69,6 +67,51 @@ async def test_one_that_works_is_not_parked(agents: Agents) -> None:
         assert (await turn.result()).text == "wait"
         async with pool.lease(timeout=20):
             assert session.state == "parked"
+
+
+@BOTH
+@pytest.mark.parametrize("waits_in, processes", [("lease", 1), ("session", 1), ("session", 2)])
+async def test_sessions_that_send_without_a_pause_delay_another_tenant_by_one_turn_each(
+    agents: Agents, waits_in: str, processes: int
+) -> None:
+    begun: list[str] = []
+    is_served = False
+
+    async def send_on_and_on(session: ResilientSession) -> None:
+        while not is_served:
+            turn = await session.send("more")
+            stats = pool.stats()
+            # Once a process is being ended for the other tenant, the rest may go on.
+            is_made_room = stats.closing or any(one.is_parking for one in pool._scheduler.starters)
+            begun.append("unfair" if stats.waiting.get("b") and not is_made_room else "fair")
+            await turn.result()
+
+    async with pooled(agents, warm=0, max_processes=processes, park_after=None) as pool:
+        first, second = pool.session(tenant="a"), pool.session(tenant="a")
+        for _ in range(3):
+            is_served = False
+            begun.clear()
+            async with anyio.create_task_group() as tasks:
+                for session in (first, second):
+                    tasks.start_soon(send_on_and_on, session)
+                await until(lambda: len(begun) > 4)
+                if waits_in == "lease":
+                    async with pool.lease(tenant="b"):
+                        is_served = True
+                else:
+                    other = pool.session(tenant="b")
+                    await other.ask("me too")
+                    is_served = True
+                    await other.close()
+            assert begun.count("unfair") <= processes
+
+
+async def test_a_session_keeps_its_process_if_nobody_waits(agents: Agents) -> None:
+    async with pooled(agents, warm=0, max_processes=1, park_after=None) as pool:
+        session = pool.session()
+        for _ in range(4):
+            await session.ask("more")
+        assert (agents.started, pool.stats().parkings) == (1, 0)
 
 
 async def test_a_full_queue_is_an_error_of_send_itself(agents: Agents) -> None:

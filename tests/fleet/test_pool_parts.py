@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError, OutriderError
-from outrider.fleet._errors import JournalBusy, PoolClosed, QueueFull, QueueTimedOut, WorkerLost
+from outrider.fleet import JournalBusy, Pool, PoolClosed, PoolStats, QueueFull, QueueTimedOut, WorkerLost
 from outrider.fleet._fields import read_seconds, read_size, write_size
-from outrider.fleet._pool.pool import Pool
-from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, PoolStats, Slot, Slots, Ticket, WarmOptions
+from outrider.fleet._pool.slots import FIRST_GUESS, FairQueue, Slot, Slots, Ticket, WarmOptions
 from outrider.options import Options
 from outrider.testing import Simulator
 from tests.cases import every_case

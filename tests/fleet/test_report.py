@@ -17,8 +17,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from outrider._display import plain
-from outrider.fleet._report.report import Latency, Part, Report
-from outrider.fleet._task import STATUSES, Outcome, Status
+from outrider.fleet import Latency, Outcome, Part, Report, Status
+from outrider.fleet._task import STATUSES
 from outrider.session import Usage
 from tests.cases import every_case
 

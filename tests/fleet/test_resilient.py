@@ -26,10 +26,17 @@ from outrider.errors import (
     TurnTimedOut,
     UsageError,
 )
-from outrider.fleet._budget.budget import Budget, Spent
-from outrider.fleet._resilient.retry import Gate, Restarted, Retrying
-from outrider.fleet._resilient.session import Part, ResilientSession, ResilientTurn
-from outrider.fleet._resilient.turn_runner import DirectStarter
+from outrider.fleet import (
+    Budget,
+    DirectStarter,
+    Gate,
+    ResilientSession,
+    ResilientTurn,
+    Restarted,
+    Retrying,
+    Spent,
+)
+from outrider.fleet._resilient.session import Part
 from outrider.options import Options, Timeouts
 from outrider.session import Session, SessionState, Turn
 from outrider.session._streams.stream import Link

@@ -11,8 +11,7 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import ApiFailed, ProcessExited
-from outrider.fleet._resilient.retry import Restarted, Retry, Retrying
-from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet import ResilientSession, Restarted, Retry, Retrying
 from outrider.testing import RealAgent, fail, hang, say, use_tool
 from tests.fleet.resilient import FakeClock, kinds_of
 from tests.fleet.working import until

@@ -20,11 +20,7 @@ from outrider.errors import (
     StoreError,
     TurnFailed,
 )
-from outrider.fleet._budget.budget import Budget
-from outrider.fleet._budget.ledger import Ledger, LedgerEntry
-from outrider.fleet._resilient.retry import Restart, Restarted
-from outrider.fleet._resilient.session import ResilientSession
-from outrider.fleet._resilient.turn_runner import DirectStarter
+from outrider.fleet import Budget, DirectStarter, Ledger, LedgerEntry, ResilientSession, Restart, Restarted
 from outrider.options import Options
 from outrider.session import Result, Session, SessionState, Usage
 from outrider.testing import Faults, Faulty, Simulator, say
@@ -351,16 +347,31 @@ async def test_every_try_is_in_the_ledger_and_the_sums_agree(frail: Frail, tmp_p
 
 
 @ONE_LOOP
-async def test_a_ledger_that_fails_is_told_and_the_answer_is_not_lost(frail: Frail) -> None:
+async def test_a_ledger_that_is_full_fails_no_answer_and_stops_the_spending(
+    frail: Frail, caplog: pytest.LogCaptureFixture
+) -> None:
     class Full(Ledger):
-        async def add(self, entry: LedgerEntry) -> None:
-            raise StoreError("add", "the disk is full")
+        is_full = True
+        added: list[str]
 
+        async def add(self, entry: LedgerEntry) -> None:
+            if self.is_full:
+                raise StoreError("ledger.db", "add", "the disk is full", retryable=True)
+            self.added = [*getattr(self, "added", []), entry.outcome]
+
+    ledger = Full("unused.db")
     with anyio.fail_after(DEADLINE):
-        async with frail.session(ledger=Full("unused.db")) as session:
-            with pytest.raises(StoreError) as raised:
-                await session.ask("go")
-            assert came_to(raised.value).text == "done"
+        async with frail.session(ledger=ledger) as session:
+            # It is paid for.
+            assert (await session.ask("go")).text == "done"
+            assert "nothing more is spent until it is written" in caplog.text
+            caplog.clear()
+            with pytest.raises(StoreError, match="the disk is full"):
+                await session.ask("more")
+            assert frail.prompts == ["go"]
+            ledger.is_full = False
+            assert (await session.ask("again")).text == "done"
+    assert ledger.added == ["success", "success"]
 
 
 @ONE_LOOP

@@ -9,9 +9,7 @@ import anyio
 import pytest
 
 from outrider.errors import ApiFailed, LimitReached, OptionsError
-from outrider.fleet._budget.budget import Budget
-from outrider.fleet._resilient.retry import CONTINUE, Clock, Gate, Retry, Retrying
-from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet import CONTINUE, Budget, Clock, Gate, ResilientSession, Retry, Retrying
 from outrider.testing import Simulator, fail, say, use_tool
 from outrider.wire import ResultMessage, UserMessage
 from tests.fleet.resilient import NOW, ONE_LOOP, FakeClock, Frail, begun, kinds_of, state_of, until

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._task import Task, numbered, read_lines
-from outrider.fleet._workspaces import Copy, Empty, Worktree
+from outrider.fleet import Copy, Empty, Task, Worktree, read_lines
+from outrider.fleet._task import numbered
 from outrider.options import Options
 
 

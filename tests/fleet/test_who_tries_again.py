@@ -28,12 +28,13 @@ def test_the_table_has_the_defaults_of_the_code() -> None:
     assert said[2] == f"{restart.max} restarts (`max`), so {restart.max + 1} starts"
     assert said[3].startswith(f"{restart.max} waits")
     assert "max_retries=0" in inspect.getsource(RayEngine)
-    assert "(0)" in said[5]
+    assert f"for {retry.max_seconds:g} seconds" in said[4]
+    assert "(0)" in said[8]
     first, longest = scheduler._FIRST_BACKOFF, scheduler._LONGEST_BACKOFF
-    assert f"after {first:g} second, then up to {longest:g}" in said[6]
-    assert f"S3 {bucket._TRIES} times" in said[7]
+    assert f"after {first:g} second, then up to {longest:g}" in said[9]
+    assert f"S3 {bucket._TRIES} times" in said[10]
 
 
 def test_each_row_is_whole() -> None:
-    assert len(rows()) == 9
+    assert len(rows()) == 12
     assert all(len(row) == 4 and all(row) for row in rows())

@@ -7,14 +7,19 @@ import shutil
 import socket
 import subprocess
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.fleet._errors import WorkspaceFailed
+from outrider.fleet import Copy, Empty, Workspace, WorkspaceFailed, Worktree
 from outrider.fleet._task import STATUSES
-from outrider.fleet._workspaces import Copy, Empty, Workspace, Worktree, folder_name, sweep
+from outrider.fleet._workspaces import folder_name, in_thread, sweep
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -189,3 +194,42 @@ def test_a_word_that_is_no_way_to_keep_is_refused() -> None:
     unknown: Any = "sometimes"
     with pytest.raises(OptionsError, match="sometimes"):
         Empty(keep=unknown)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
+async def test_folders_are_made_in_a_few_threads_of_their_own(anyio_backend: str, source: Path) -> None:
+    """So that agents can be started meanwhile. One of them only writes to a repository at a time."""
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+    counting, go = Lock(), anyio.Event()
+
+    def work(kind: str) -> None:
+        with counting:
+            running[kind] = running.get(kind, 0) + 1
+            most[kind] = max(most.get(kind, 0), running[kind])
+        anyio.from_thread.run(go.wait)
+        with counting:
+            running[kind] -= 1
+
+    async def until(kind: str, count: int) -> None:
+        while most.get(kind) != count:
+            await anyio.lowlevel.checkpoint()
+
+    given = {"tree": Worktree(str(source)), "same": Worktree(f"{source}/."), "other": Worktree("elsewhere")}
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks:
+            for kind, workspace in given.items():
+                for _ in range(3):
+                    tasks.start_soon(in_thread, workspace, work, "other" if kind == "other" else "tree")
+            await until("tree", 1)
+            await until("other", 1)
+            for _ in range(20):
+                tasks.start_soon(in_thread, Empty(), work, "empty")
+            # Eight threads, of which two are taken.
+            await until("empty", 6)
+            limiter = anyio.to_thread.current_default_thread_limiter()
+            assert limiter.borrowed_tokens == 0
+            go.set()
+    assert (most["tree"], most["other"]) == (1, 1)
+    assert most["empty"] <= 8

@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 
-from outrider.fleet._resilient.retry import Restart, Retry
+from outrider.fleet import Restart, Retry
 from outrider.options import Options, Timeouts
 from tests.transports.conftest import own_processes
 

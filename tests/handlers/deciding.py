@@ -9,8 +9,9 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from outrider.handlers import PermissionRequest
 from outrider.handlers._permissions.elicitation import Dialogs, Elicitations
-from outrider.handlers._permissions.requests import PermissionRequest, Permissions
+from outrider.handlers._permissions.requests import Permissions
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import JsonObject
 from outrider.wire.control import CanUseTool, Elicitation, RequestUserDialog

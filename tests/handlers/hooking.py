@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from outrider.handlers._hooks.dispatch import HookNeverCalledWarning, Hooks
-from outrider.handlers._hooks.hook import Hook
+from outrider.handlers import Hook, HookNeverCalledWarning
+from outrider.handlers._hooks.dispatch import Hooks
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import JsonObject
 from outrider.wire.control import HookCallback

@@ -18,8 +18,8 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from outrider.handlers import Endpoint, Handled, Origin, ToolHandled
 from outrider.handlers._mcp import as_bridge
-from outrider.handlers._router import Endpoint, Handled, Origin, ToolHandled
 from outrider.wire import JsonObject
 from outrider.wire.control import Elicitation
 

@@ -9,19 +9,7 @@ import msgspec
 import pytest
 
 from outrider.errors import UsageError
-from outrider.handlers._answers import (
-    Answer,
-    add_context,
-    allow,
-    ask,
-    block,
-    defer,
-    deny,
-    later,
-    modify,
-    notify,
-    stop,
-)
+from outrider.handlers import Answer, add_context, allow, ask, block, defer, deny, later, modify, notify, stop
 from outrider.handlers._hooks.events import EVENTS
 from outrider.wire import JsonObject
 from outrider.wire.hooks import HOOK_EVENTS

@@ -11,8 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
-from outrider.handlers._tools.shape_errors import ShapeError
-from outrider.handlers._tools.tool import ToolContext, as_tool, tool
+from outrider.handlers import ShapeError, ToolContext, as_tool, tool
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, named

@@ -11,7 +11,8 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.handlers._calls import CallContext, CallTimedOut, attempt, attempt_call, call, is_async
+from outrider.handlers import CallContext, CallTimedOut, call
+from outrider.handlers._calls import attempt, attempt_call, is_async
 from tests.cases import every_case
 from tests.handlers.hooking import Unlimited
 

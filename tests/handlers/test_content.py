@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 
 from outrider.errors import UsageError
-from outrider.handlers._tools.content import (
-    Audio,
-    Image,
-    Resource,
-    ResourceLink,
-    ToolResult,
-    bytes_content,
-    media_type,
-)
+from outrider.handlers import Audio, Image, Resource, ResourceLink, ToolResult
+from outrider.handlers._tools.content import bytes_content, media_type
 from tests.cases import every_case
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"rest"

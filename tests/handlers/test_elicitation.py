@@ -10,17 +10,8 @@ import anyio
 import pytest
 
 from outrider.errors import Denied
-from outrider.handlers._permissions.elicitation import (
-    Choice,
-    DialogRequest,
-    ElicitationRequest,
-    FormField,
-    accept,
-    cancel,
-    content_error,
-    decline,
-    form_fields,
-)
+from outrider.handlers import Choice, DialogRequest, ElicitationRequest, FormField, accept, cancel, decline
+from outrider.handlers._permissions.elicitation import content_error, form_fields
 from outrider.wire.control import DialogResult, Elicitation, ElicitationResult
 from tests.cases import every_case
 from tests.handlers.deciding import ID, Asker, Dialog, Elicited

@@ -21,8 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import Denied, OptionsError
-from outrider.handlers._answers import (
+from outrider.handlers import (
     Answer,
+    CallTimedOut,
+    Hook,
+    HookContext,
+    HookHandled,
+    HookNeverCalledWarning,
     add_context,
     allow,
     ask,
@@ -33,9 +38,7 @@ from outrider.handlers._answers import (
     modify,
     stop,
 )
-from outrider.handlers._calls import CallTimedOut
-from outrider.handlers._hooks.dispatch import _KEPT, HookNeverCalledWarning, Hooks
-from outrider.handlers._hooks.hook import Hook, HookContext
+from outrider.handlers._hooks.dispatch import _KEPT, Hooks
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import JsonObject, encode
 from outrider.wire.hooks import (
@@ -148,6 +151,23 @@ class Subclass(dict[str, Any]):
 async def test_what_is_nearly_plain_is_looked_at_closely(returned: object) -> None:
     answer = await answer_of("PreToolUse", lambda _: returned)
     assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+@pytest.mark.parametrize(
+    "answer, decision",
+    [
+        ({}, None),
+        (DENIED, "deny"),
+        (ALLOWED, "allow"),
+        ({"decision": "block", "reason": "why"}, "block"),
+        ({"continue": False, **ALLOWED}, "stop"),
+        ({"hookSpecificOutput": {"decision": {"behavior": "deny"}}}, "deny"),
+        ({"hookSpecificOutput": {"additionalContext": "more"}}, None),
+    ],
+)
+def test_a_report_says_what_was_decided(answer: JsonObject, decision: str | None) -> None:
+    report = HookHandled(seconds=0, outcome="answered", event="PreToolUse", name="guard", answer=answer)
+    assert report.decision == decision
 
 
 @pytest.mark.anyio
@@ -818,7 +838,7 @@ def test_each_hook_is_registered_with_more_time_than_it_has() -> None:
 
 @pytest.mark.parametrize("given", [None, 5, "guard", str, object()])
 def test_what_is_no_hook_is_refused(given: object) -> None:
-    with pytest.raises(OptionsError, match=r"hooks\['Stop'\] has something that is no hook"):
+    with pytest.raises(OptionsError, match=r"hooks\['Stop'\] has something that is not a hook"):
         Hooks({"Stop": [given]}, lambda _: None, lambda: ANY_TOOL)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError
+from outrider.handlers import Hook, HookContext, hook
 from outrider.handlers._hooks.events import EVENTS
-from outrider.handlers._hooks.hook import Hook, HookContext, hook, takes_context
+from outrider.handlers._hooks.hook import takes_context
 from outrider.options import Options
 from outrider.wire.hooks import HOOK_EVENTS, PreToolUseInput, StopInput
 from outrider.wire.tools import BashInput

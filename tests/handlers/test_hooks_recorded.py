@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from outrider.handlers import Hook
 from outrider.handlers._hooks.events import EVENTS
-from outrider.handlers._hooks.hook import Hook
 from outrider.wire.control import HookCallback
 from outrider.wire.hooks import HOOK_INPUTS, HookInput
 from tests import tapes

@@ -9,8 +9,8 @@ from typing import Any, assert_type
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._answers import Answer, allow, deny
-from outrider.handlers._hooks.hook import Hook, HookContext, HookFor, hook
+from outrider.handlers import Answer, Hook, HookContext, allow, deny, hook
+from outrider.handlers._hooks.hook import HookFor
 from outrider.wire import JsonObject, Value
 from outrider.wire.hooks import (
     HOOK_EVENTS,

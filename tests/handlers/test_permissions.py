@@ -16,8 +16,19 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import Denied
-from outrider.handlers._answers import add_context, allow, ask, block, defer, deny, later, modify, stop
-from outrider.handlers._permissions.requests import PermissionRequest, Permissions
+from outrider.handlers import (
+    PermissionRequest,
+    add_context,
+    allow,
+    ask,
+    block,
+    defer,
+    deny,
+    later,
+    modify,
+    stop,
+)
+from outrider.handlers._permissions.requests import Permissions
 from outrider.options._tool_names import ANY_TOOL
 from outrider.wire import encode
 from outrider.wire.control import CanUseTool

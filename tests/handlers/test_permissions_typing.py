@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, assert_type
 
-from outrider.handlers._answers import Answer, allow, deny
-from outrider.handlers._hooks.hook import Hook
-from outrider.handlers._permissions.elicitation import (
+from outrider.handlers import (
+    Answer,
     Choice,
+    Considered,
     DialogRequest,
     ElicitationRequest,
-    FieldType,
+    Explanation,
     FormField,
+    Hook,
+    PermissionRequest,
+    Plan,
+    Policy,
+    Question,
+    QuestionReply,
+    Rule,
     accept,
+    allow,
     cancel,
     decline,
+    deny,
 )
-from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
-from outrider.handlers._policy.policy import Considered, Explanation, Policy
-from outrider.handlers._policy.rule import Rule, Verdict
+from outrider.handlers._permissions.elicitation import FieldType
+from outrider.handlers._policy.rule import Verdict
 from outrider.options import Options
 from outrider.wire import Json, JsonObject, Value
 from outrider.wire.control import ElicitationResult

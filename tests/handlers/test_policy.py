@@ -13,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import Denied, OptionsError
-from outrider.handlers._answers import allow, deny
-from outrider.handlers._permissions.requests import PermissionRequest
-from outrider.handlers._policy.policy import Policy, UnreachableRuleWarning
-from outrider.handlers._policy.rule import Rule
+from outrider.handlers import PermissionRequest, Policy, Rule, UnreachableRuleWarning, allow, deny
 from outrider.options import Options
 from tests.cases import every_case
 from tests.handlers.deciding import Asker, Decider, can_use
@@ -322,10 +319,10 @@ def test_an_explanation_shows_every_rule_that_was_looked_at() -> None:
     ]
     assert str(explained).splitlines() == [
         "ask: Bash {'command': 'npm test'}",
-        "  1. deny Bash command 'rm *', 'sudo *': no, no command in it is meant",
-        "  2. allow Bash command 'git *': no, no command in it is meant",
-        "  3. ask Bash command 'npm *': yes, 'npm test' is meant",
-        "  by rule 3 (ask Bash command 'npm *'): 'npm test' is meant",
+        "  1. deny Bash command 'rm *', 'sudo *': no, no command in it matches",
+        "  2. allow Bash command 'git *': no, no command in it matches",
+        "  3. ask Bash command 'npm *': yes, 'npm test' matches",
+        "  by rule 3 (ask Bash command 'npm *'): 'npm test' matches",
     ]
 
 

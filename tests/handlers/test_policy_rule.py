@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.handlers._policy.rule import Rule
+from outrider.handlers import Rule
 from tests.cases import every_case
 
 # As data.

@@ -15,9 +15,9 @@ import pytest
 from typing_extensions import TypedDict
 
 from outrider.errors import OptionsError
+from outrider.handlers import Shape, ShapeError
 from outrider.handlers._tools.content import as_result
-from outrider.handlers._tools.shape import Native, Pydantic, Shape, make_converter
-from outrider.handlers._tools.shape_errors import ShapeError
+from outrider.handlers._tools.shape import Native, Pydantic, make_converter
 from tests.cases import every_case
 from tests.handlers.tooling import named
 

@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 from outrider.errors import Denied
-from outrider.handlers._answers import allow, ask, deny
-from outrider.handlers._permissions.requests import Plan, Question, QuestionReply
+from outrider.handlers import Plan, Question, QuestionReply, allow, ask, deny
 from outrider.wire.permissions import PermissionUpdate
 from outrider.wire.tools import AskUserQuestionInput, QuestionOption, typed_input
 from tests import tapes

@@ -20,15 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import types
 
-from outrider.handlers._tools.content import (
-    Audio,
-    Image,
-    NotSendable,
-    Resource,
-    ResourceLink,
-    ToolResult,
-    as_result,
-)
+from outrider.handlers import Audio, Image, Resource, ResourceLink, ToolResult
+from outrider.handlers._tools.content import NotSendable, as_result
 from outrider.wire._framing import Framer
 from tests.cases import every_case
 from tests.handlers.tooling import named

@@ -33,9 +33,8 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.shape import Native, Shape, make_converter
-from outrider.handlers._tools.shape_errors import ShapeError
-from outrider.handlers._tools.tool import as_tool
+from outrider.handlers import Shape, ShapeError, as_tool
+from outrider.handlers._tools.shape import Native, make_converter
 from tests.cases import every_case
 from tests.handlers.tooling import named
 

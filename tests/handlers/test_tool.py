@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._calls import CallContext
-from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.tool import AttachedTool, Tool, ToolContext, as_tool, tool
+from outrider.handlers import CallContext, Tool, ToolContext, ToolServer, as_tool, tool
+from outrider.handlers._tools.tool import AttachedTool
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 

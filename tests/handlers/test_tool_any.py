@@ -19,10 +19,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
+from outrider.handlers import Shape, ShapeError, as_tool
 from outrider.handlers._tools.content import as_result
-from outrider.handlers._tools.shape import Native, Shape, make_converter
-from outrider.handlers._tools.shape_errors import ShapeError
-from outrider.handlers._tools.tool import as_tool
+from outrider.handlers._tools.shape import Native, make_converter
 
 
 class Letters(enum.Enum):

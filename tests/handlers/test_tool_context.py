@@ -9,7 +9,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from outrider.handlers._tools.tool import ToolContext, tool
+from outrider.handlers import ToolContext, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Asker, Post, Serving
 

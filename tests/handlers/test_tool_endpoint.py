@@ -17,9 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import Denied, ToolFailed
-from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.shape_errors import ShapeError
-from outrider.handlers._tools.tool import ToolContext, tool
+from outrider.handlers import ShapeError, ToolContext, ToolServer, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Serving, named, text_of
 

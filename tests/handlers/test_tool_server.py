@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.tool import tool
+from outrider.handlers import ToolServer, tool
 from tests.cases import every_case
 from tests.handlers.tooling import Post, Serving, text_of
 

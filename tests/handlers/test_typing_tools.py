@@ -8,9 +8,7 @@ from typing import Any, Literal, assert_type
 
 import pytest
 
-from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.shape import Shape
-from outrider.handlers._tools.tool import Tool, ToolContext, as_tool, tool
+from outrider.handlers import Shape, Tool, ToolContext, ToolServer, as_tool, tool
 
 
 @tool

@@ -8,8 +8,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from outrider.handlers._router import Handled, ToolHandled
-from outrider.handlers._tools.server import ToolEndpoint, ToolServer
+from outrider.handlers import Handled, ToolHandled, ToolServer
+from outrider.handlers._tools.server import ToolEndpoint
 from outrider.wire import JsonObject
 from tests.handlers.hooking import Unlimited
 

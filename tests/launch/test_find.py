@@ -1,4 +1,4 @@
-"""Where the agent's program is found, on which system, and what is said when it is not."""
+"""Where Claude Code is found, on which system, and what is said when it is not."""
 
 from __future__ import annotations
 

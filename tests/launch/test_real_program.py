@@ -34,7 +34,7 @@ from outrider.options import (
 from outrider.options._table import ROWS, File, Flag
 from outrider.protocol import Peer, RequestAnswered
 from outrider.wire.control import Initialize, Initialized
-from scripts.agent_program import VERSION
+from scripts.agent_program import version
 from tests.real_program import clean_environment, require_program
 
 pytestmark = pytest.mark.real
@@ -90,7 +90,7 @@ def is_accepted(program: str, flag: str, home: Path) -> bool:
 def test_every_flag_is_known_to_the_program(
     real_program: str, listed: frozenset[str], flag: str, tmp_path: Path
 ) -> None:
-    assert flag in listed or is_accepted(real_program, flag, tmp_path), f"{flag} is unknown to {VERSION}"
+    assert flag in listed or is_accepted(real_program, flag, tmp_path), f"{flag} is unknown to {version()}"
 
 
 def test_a_flag_that_is_made_up_is_not(real_program: str, listed: frozenset[str], tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_it_is_found_and_tells_its_version(real_program: str, tmp_path: Path) ->
     assert find_agent(cli_path=real_program) == real_program
     assert find_agent(environ={"PATH": str(Path(real_program).parent)}) == real_program
     said = run(real_program, "-v", home=tmp_path).stdout
-    assert check_version(said, environ={}) == Version.parse(VERSION)
+    assert check_version(said, environ={}) == Version.parse(version())
 
 
 def most(folder: Path) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def test_it_starts_with_nothing_set(real_program: str, tmp_path: Path) -> None:
     env = clean_environment(tmp_path)
     options = Options(cli_path=real_program, cwd=tmp_path)
     answer = talked(make_command(options, environ=env), make_initialize(options), tmp_path / "private", env)
-    assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
+    assert check_version(answer.claude_code_version, environ={}) == Version.parse(version())
 
 
 @pytest.mark.smoke
@@ -218,7 +218,7 @@ def test_it_starts_with_everything_set(real_program: str, tmp_path: Path) -> Non
     env = clean_environment(tmp_path)
     options = Options(cli_path=real_program, **most(tmp_path))
     answer = talked(make_command(options, environ=env), make_initialize(options), tmp_path / "private", env)
-    assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
+    assert check_version(answer.claude_code_version, environ={}) == Version.parse(version())
     assert "helper" in {agent.name for agent in answer.agents}
     assert answer.current_permission_mode == "acceptEdits"
 
@@ -230,5 +230,5 @@ def test_it_starts_behind_a_shell_on_the_far_side(real_program: str, tmp_path: P
     command = make_command(options, environ=env)
     assert not command.files
     answer = talked(command, make_initialize(options), tmp_path / "private", env)
-    assert check_version(answer.claude_code_version, environ={}) == Version.parse(VERSION)
+    assert check_version(answer.claude_code_version, environ={}) == Version.parse(version())
     assert not list(tmp_path.glob("outrider-*"))

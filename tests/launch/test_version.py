@@ -1,4 +1,4 @@
-"""How the version of the agent's program is read, compared and judged."""
+"""How the version of Claude Code is read, compared and judged."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ import pytest
 
 from outrider.options import Timeouts
 from outrider.protocol import RequestReceived
-from outrider.session import Session
-from outrider.session._connection.tasks import background
+from outrider.session import Session, background
 from outrider.transports import MemoryTransport, Transport
 from outrider.wire import UserMessage
 from tests.session.other_end import (

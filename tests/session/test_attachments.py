@@ -11,7 +11,8 @@ import pytest
 
 from outrider.errors import UsageError
 from outrider.session import _prompts as _attachments
-from outrider.session._prompts import document, file_block, image
+from outrider.session import document, image
+from outrider.session._prompts import file_block
 from outrider.wire import DocumentBlock, ImageBlock
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
@@ -115,7 +116,7 @@ def files(tmp_path: Path) -> Path:
     [
         (file_block, "missing.png", ("missing.png", "does not exist", "Check its name")),
         (file_block, "folder", ("is a folder", "Name the files in it")),
-        (file_block, "pipe", ("no regular file", "send the bytes")),
+        (file_block, "pipe", ("not a regular file", "send the bytes")),
         (file_block, "empty.txt", ("is empty", "has content")),
         (file_block, "blank.txt", ("has no text in it", "has content")),
         (file_block, "a.zip", ("begins with b'PK", "image/png", "application/pdf", "text/plain", "its path")),

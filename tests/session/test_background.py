@@ -11,7 +11,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outrider.session._connection.tasks import background
+from outrider.session import background
 
 variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
 

@@ -439,7 +439,7 @@ FAILING: list[tuple[dict[str, Any], type[OutriderError], str]] = [
     ({"cli_path": "is_too_old"}, AgentTooOld, "1.0.3"),
     ({"cli_path": "hangs_at_the_start", "connect": 0.2}, RequestTimedOut, "0.2"),
     ({"cli_path": "hangs_and_ignores_everything", "connect": 0.2}, RequestTimedOut, "0.2"),
-    ({"transport": object()}, OptionsError, "no transport"),
+    ({"transport": object()}, OptionsError, "not a transport"),
 ]
 
 

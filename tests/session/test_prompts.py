@@ -13,7 +13,8 @@ import pytest
 
 from outrider.errors import MessageInvalid, OutriderError, UsageError
 from outrider.options import Options
-from outrider.session._prompts import Prompt, document, has_files, image, is_prompt_stream, make_message
+from outrider.session import Prompt, document, image
+from outrider.session._prompts import has_files, is_prompt_stream, make_message
 from outrider.wire import TextBlock, ToolResultBlock, UnknownBlock, UserMessage
 from tests.cases import every_case
 

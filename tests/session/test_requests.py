@@ -19,7 +19,8 @@ from outrider.errors import (
 )
 from outrider.options import HttpServer, SdkServer, StdioServer
 from outrider.protocol import Peer, RequestAnswered, RequestReceived, RequestRefused
-from outrider.session._requests import UNSET, Requests, Timeout, check_fields
+from outrider.session import UNSET, Requests, Timeout
+from outrider.session._requests import check_fields
 from outrider.wire import UNSUPPORTED_REQUEST, JsonObject, control
 from outrider.wire.control import REQUESTS, Request, RewindReport
 from tests.cases import every_case

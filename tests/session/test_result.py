@@ -9,8 +9,7 @@ from typing import Any, assert_type
 import pytest
 
 from outrider.errors import ApiFailed, ConnectionLost, OutriderError, TurnFailed
-from outrider.session._result import Result, UnfinishedTask
-from outrider.session._usage import Usage
+from outrider.session import Result, UnfinishedTask, Usage
 from outrider.wire import (
     AssistantMessage,
     BackgroundTasksChangedMessage,

@@ -40,7 +40,7 @@ CASES: dict[str, tuple[type[OutriderError], dict[str, object], tuple[str, ...]]]
     "14-resume-raw 3": (
         TranscriptError,
         {"session_id": OLD},
-        (f"{MARK!r} is no message", "`resume_session_at`"),
+        (f"{MARK!r} is not a message", "`resume_session_at`"),
     ),
     "14-resume-raw 4": (
         TranscriptError,

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outrider.session import Usage
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import Flow
-from outrider.session._usage import Usage, UsageMeter
+from outrider.session._usage import UsageMeter
 from outrider.wire import (
     AssistantMessage,
     ConversationResetMessage,

@@ -7,8 +7,9 @@ from pathlib import Path
 import anyio
 import pytest
 
+import outrider
 from outrider import Approvals, Policy, fleet
-from outrider.fleet._task import Task
+from outrider.fleet import Task
 from outrider.options import Options
 from outrider.telemetry import Telemetry, _fleet
 from outrider.testing import Simulator, say, use_tool
@@ -60,6 +61,28 @@ async def test_what_waits_for_a_person_has_not_failed(recorder: Recorder) -> Non
     assert outcome.status == "waiting"
     assert "execute_tool Bash" in recorder.names
     assert "error.type" not in recorder.tree()
+
+
+async def test_a_call_that_waits_has_one_name_before_and_after(recorder: Recorder) -> None:
+    approvals = Approvals(MemoryStore(), patience=0)
+    with Simulator([use_tool("Bash", command="true"), say("done")]) as agent, agent.stand_in():
+        options = Options(
+            cwd=agent.folder,
+            permission=Policy.of({"ask": "Bash"}),
+            approvals=approvals,
+            telemetry=recorder.telemetry,
+        )
+        (pending,) = (await outrider.run("go", options)).pending
+        await approvals.decide(pending.id, True)
+        await outrider.go_on(pending.session_id, options)
+    recorder.check()
+    named = [
+        facts["outrider.decision"]
+        for span in recorder.started
+        for facts in (span.attributes or {}, *(event.attributes or {} for event in span.events))
+        if facts.get("outrider.approval.id") == pending.id
+    ]
+    assert named == ["pending", "allow"]
 
 
 async def test_each_task_of_a_large_run_has_a_trace(

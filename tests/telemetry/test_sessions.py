@@ -20,16 +20,18 @@ import anyio.lowlevel
 import msgspec
 import pytest
 from opentelemetry import propagate
-from opentelemetry.trace import StatusCode, get_current_span
+from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
 import outrider
-from outrider import compat, sync, telemetry
+from outrider import Approvals, Policy, compat, sync, telemetry
+from outrider.answers import ask
 from outrider.errors import AgentNotFound, OptionsError, OutputInvalid, ProcessExited, TurnFailed
 from outrider.options import Options
 from outrider.session import Session
 from outrider.telemetry import Telemetry
 from outrider.telemetry._spans import Branch, Call
 from outrider.testing import Simulator, answer, fail, hang, say, structured, subagent, use_tool
+from outrider.transcripts import MemoryStore
 from outrider.transports import intercept
 from tests.cases import every_case
 from tests.fleet.working import Works, until
@@ -526,3 +528,45 @@ def test_without_opentelemetry_only_telemetry_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[:3] == ["hi", "[]", "''"]
     assert "pip install 'outrider[otel]'" in done.stdout
+
+
+# Approvals.
+
+
+@every_case("is_deferred", [True, False])
+async def test_a_turn_that_goes_on_is_linked_to_the_one_that_was_parked(is_deferred: bool) -> None:
+    # What a rule asks about is left open; what a callback asks about is denied, and made again.
+    recorder = Recorder()
+    approvals = Approvals(MemoryStore(), patience=0)
+    call = use_tool("Bash", command="echo x >> made")
+    script = [call, say("Done.")] if is_deferred else [call, say("Later."), call, say("Done.")]
+    with anyio.fail_after(30), Simulator(script) as agent, agent.stand_in():
+        options = Options(
+            cwd=agent.folder,
+            permission=Policy.of({"ask": "Bash"}) if is_deferred else lambda _: ask(),
+            approvals=approvals,
+            telemetry=recorder.telemetry,
+        )
+        parked = await outrider.run("Make it", options)
+        (pending,) = parked.pending
+        assert pending.is_deferred is is_deferred
+        await approvals.decide(pending.id, True)
+        assert parked.session_id is not None
+        result = await outrider.go_on(parked.session_id, options)
+        assert result.text == "Done."
+    recorder.check()
+    first, second = (span for span in recorder.started if span.name.startswith("invoke_agent"))
+    # The call that is made when it is approved, too, though the model does not make it again.
+    assert recorder.names.count("execute_tool Bash") == 2
+    assert first.context is not None
+    assert first.context.span_id in [link.context.span_id for link in second.links]
+    assert pending.trace.split("-")[1:3] == [
+        format_trace_id(first.context.trace_id),
+        format_span_id(first.context.span_id),
+    ]
+    told: list[Any] = [each for span in recorder.started for each in (span, *span.events)]
+    permissions = [each for each in told if each.name.startswith("outrider.permission")]
+    decisions = [each.attributes["outrider.decision"] for each in permissions]
+    assert "pending" in decisions
+    assert "deny" not in decisions
+    assert "allow" in decisions

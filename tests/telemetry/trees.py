@@ -17,9 +17,9 @@ from outrider.errors import ProcessExited
 from outrider.handlers import ElicitationHandled, HookHandled, PermissionHandled, ToolHandled
 from outrider.options import Options
 from outrider.protocol import Peer, RequestReceived
+from outrider.session import Session
 from outrider.session._connection.connection import _REQUEST_EVENTS
 from outrider.session._connection.conversation import Conversation
-from outrider.session._session import Session
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import Flow
 from outrider.session._streams.turn_state import TurnState

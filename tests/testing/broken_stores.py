@@ -242,6 +242,17 @@ class SummariesWithoutData(DictStore):
         return [{**one, "data": None} for one in await super().list_session_summaries(project_key)]
 
 
+class OldSummary(DictStore):
+    async def get_session_summary(self, key: Any) -> Any:
+        found: Any = await super().get_session_summary(key)
+        return found and {**found, "mtime": 1}
+
+
+class OldestFirst(DictStore):
+    async def list_latest_sessions(self, project_key: str | None, limit: int) -> Any:
+        return (await super().list_latest_sessions(project_key, limit))[::-1]
+
+
 class IgnoresBatches(DictStore):
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
         await self.append(key, entries)

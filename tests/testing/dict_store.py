@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from outrider.errors import LeaseLost, SessionBusy
-from outrider.transcripts._describe import fold_session_summary
+from outrider.transcripts import fold_session_summary
 from outrider.transcripts.stores._base import Place, later
 from outrider.transcripts.stores._blocking import check_seconds
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from outrider.transcripts.stores._base import (
+        LatestSessionEntry,
         SessionKey,
         SessionListSubkeysKey,
         SessionStoreEntry,
@@ -95,6 +96,17 @@ class DictStore:
                 {"session_id": summary["session_id"], "mtime": summary["mtime"]}
                 for summary in self._of_project(project_key)
             ]
+
+    async def get_session_summary(self, key: SessionListSubkeysKey) -> SessionSummaryEntry | None:
+        return deepcopy(self._summaries.get((key["project_key"], key["session_id"])))
+
+    async def list_latest_sessions(self, project_key: str | None, limit: int) -> list[LatestSessionEntry]:
+        found: list[LatestSessionEntry] = [
+            {**deepcopy(one), "project_key": project}
+            for (project, _), one in self._summaries.items()
+            if project_key in (None, project)
+        ]
+        return sorted(found, key=lambda one: one["mtime"], reverse=True)[:limit]
 
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """What is known about the sessions of a project, newest first."""

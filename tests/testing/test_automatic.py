@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from outrider.testing import Answer, Failure, Request, Step, ToolUse
-from outrider.testing._script.script import Script
+from outrider.testing import Answer, Failure, Request, Script, Step, ToolUse
 from tests.testing.talking import asked, called, result, said, text, user
 
 NUMBER = {"type": "object", "properties": {"ticket": {"type": "integer"}}, "required": ["ticket"]}

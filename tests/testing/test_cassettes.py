@@ -27,9 +27,18 @@ from outrider.errors import (
 from outrider.options import Options
 from outrider.redaction import Redaction
 from outrider.session import Session
-from outrider.testing import Gate, RealAgent, answer, hang, say, use_tool
-from outrider.testing._replay.cassette import Replay, record, replay
-from outrider.testing._replay.replay import ReplayMismatch
+from outrider.testing import (
+    Gate,
+    RealAgent,
+    Replay,
+    ReplayMismatch,
+    answer,
+    hang,
+    record,
+    replay,
+    say,
+    use_tool,
+)
 from outrider.transports import Transport, intercept, read_trace
 from outrider.wire import StreamEvent
 from tests.real_program import require_program
@@ -437,7 +446,7 @@ async def test_places_that_differ_each_time_can_be_ignored(cassette: Path, ignor
         assert (await outrider.run("say at 13:00")).text == "at 12:00"
 
 
-@pytest.mark.parametrize("ignore, match", [("message", "Did you mean"), (["a..b"], "no place")])
+@pytest.mark.parametrize("ignore, match", [("message", "Did you mean"), (["a..b"], "not a place")])
 def test_what_is_no_place_is_refused(cassette: Path, ignore: Any, match: str) -> None:
     cassette.write_text('{"outrider_trace":1}\n{"run":1,"t":0,"dir":"meta","event":"start"}\n')
     with pytest.raises(OptionsError, match=match):

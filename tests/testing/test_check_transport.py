@@ -15,9 +15,8 @@ from anyio.lowlevel import checkpoint
 
 from outrider.command import Command
 from outrider.errors import ConnectionLost, OptionsError, OutriderError, TransportClosed
-from outrider.testing._contracts.contract import ContractBroken
-from outrider.testing._contracts.transport import ECHOING, FAILING, STUCK, check_transport
-from outrider.testing._faults.faults import Faults, Faulty
+from outrider.testing import ContractBroken, Faults, Faulty, check_transport
+from outrider.testing._contracts.transport import ECHOING, FAILING, STUCK
 from outrider.transports import ProcessTransport, Transport, memory_pair
 
 pytestmark = pytest.mark.anyio
@@ -508,7 +507,7 @@ async def sevens() -> AsyncGenerator[int]:
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda: None, "`make` gave None, which is no transport"),
+        (lambda: None, "`make` gave None, which is not a transport"),
         (sevens, "context manager of 7"),
         (7, "`make` is 7, which makes nothing.*Give a function"),
     ],

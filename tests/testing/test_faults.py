@@ -17,7 +17,8 @@ from outrider.command import Command
 from outrider.errors import ConnectionLost, OptionsError, ProcessExited, TransportClosed, TurnTimedOut
 from outrider.options import Timeouts
 from outrider.session import Session
-from outrider.testing._faults.faults import KINDS, Fault, Faults, Faulty, Mangler, Pause
+from outrider.testing import Fault, Faults, Faulty
+from outrider.testing._faults import KINDS, Mangler, Pause
 from outrider.transports import MemoryTransport, ProcessTransport, Transport, memory_pair
 from outrider.wire import AssistantMessage, MalformedLine, UnknownMessage, UserMessage
 from tests.cases import every_case
@@ -142,7 +143,7 @@ def test_other_seeds_do_other_things() -> None:
         (lambda: any_faults(delay_seconds=-1), "`delay_seconds` is -1"),
         (lambda: any_faults(stall_seconds=float("inf")), "`stall_seconds` is inf"),
         (lambda: any_faults(oversize_bytes=0), "`oversize_bytes` is 0"),
-        (lambda: any_faulty(None), "no transport"),
+        (lambda: any_faulty(None), "not a transport"),
         (lambda: any_faulty(memory_pair()[0], seed="x"), "`seed` is 'x'"),
         (lambda: any_faulty(memory_pair()[0], inbound=0.5), "`inbound` is 0.5"),
         (lambda: any_faulty.random(memory_pair()[0], 1, kinds=["explode"]), "Choose from kill"),
@@ -372,7 +373,7 @@ async def test_pieces_that_nobody_takes_do_not_hold_up_a_cancelled_sender(
         async def send(self, data: bytes) -> None:
             await anyio.sleep_forever()
 
-    monkeypatch.setattr("outrider.testing._faults.faults._PIECES_SECONDS", 0.01)
+    monkeypatch.setattr("outrider.testing._faults._PIECES_SECONDS", 0.01)
     async with ends(lambda inner: Faulty(Stuck(inner), seed=1, outbound=Faults(split=1.0))) as (host, _):
         with anyio.move_on_after(0.01) as scope:
             await host.send(FRAMES[0])

@@ -257,7 +257,7 @@ def test_without_the_program_such_a_test_is_skipped(
     monkeypatch.setenv("OUTRIDER_TEST_AGENT", str(pytester.path / "no-such-program"))
     result = run(pytester, "def test_it(real_agent):\n    assert False\n", "-rs")
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["SKIPPED*the agent's program is not installed*"])
+    result.stdout.fnmatch_lines(["SKIPPED*Claude Code is not installed*"])
 
 
 RECORDED = """

@@ -13,7 +13,7 @@ import pytest
 from outrider.errors import OutriderError
 from outrider.options import Timeouts
 from outrider.session import Session
-from outrider.testing._replay.cassette import replay
+from outrider.testing import replay
 from outrider.transports import Recording, TraceRun, read_trace
 from outrider.wire import Message, decode
 from tests import tapes

@@ -13,20 +13,25 @@ import pytest
 from outrider.errors import OptionsError
 from outrider.testing import (
     Answer,
+    ExpectationFailed,
     Failure,
     Hang,
     MessagesApi,
     Request,
+    Script,
     Step,
     ToolUse,
     answer,
     drop,
+    exit_plan_mode,
+    expect,
     fail,
     hang,
     say,
+    subagent,
     use_tool,
+    when,
 )
-from outrider.testing._script.script import ExpectationFailed, Script, exit_plan_mode, expect, subagent, when
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, called, result, said, text, user
@@ -152,9 +157,7 @@ def test_a_mistake_is_kept_and_fails_the_turn(item: Any, kind: type[Exception], 
     # The step after an expectation that failed is gone with it.
     rest = "(end of script)" if item.__class__.__name__ == "Expectation" else "next"
     expected = text(script.take(asked("hi", said("x"), "on")))
-    assert expected == (
-        "The script of the test is at fault: KeyError('mine')" if "When" in str(type(item)) else rest
-    )
+    assert expected == ("The test's script is wrong: KeyError('mine')" if "When" in str(type(item)) else rest)
 
 
 def test_the_first_mistake_is_raised_with_a_note_of_the_others() -> None:

@@ -13,18 +13,25 @@ import pytest
 import yaml
 
 from outrider.errors import OptionsError
-from outrider.testing import answer, drop, fail, hang, refuse, say, think, use_tool
-from outrider.testing._script.file import EXPECTED, KEYS, ItemReader, read_script
-from outrider.testing._script.script import (
+from outrider.testing import (
     Script,
+    answer,
     ask_question,
     background_task,
+    drop,
     exit_plan_mode,
     expect,
+    fail,
+    hang,
+    refuse,
+    say,
     structured,
     subagent,
+    think,
+    use_tool,
     when,
 )
+from outrider.testing._script.file import EXPECTED, KEYS, ItemReader, read_script
 from tests.cases import every_case
 from tests.testing.client import ask
 from tests.testing.talking import asked, text
@@ -325,7 +332,7 @@ def test_a_python_file_has_steps_for_subagents(tmp_path: Path) -> None:
         ("def f(:", r"script\.py, line 1: SyntaxError"),
         ("scripts = []", r"does not define `script`\. .*Its `scripts` is not it"),
         ("", "does not define `script`"),
-        ("script = ['x']", "Item 1 of a script is no step: 'x'"),
+        ("script = ['x']", "Item 1 of a script is not a step: 'x'"),
         ("script = 5", "a list of steps"),
         ("script = 'other.yaml'", "has a path as its `script`"),
         ("def script():\n    raise KeyError('k')", r"line 2: KeyError: 'k'"),

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from outrider import testing
-from outrider.testing._api.requests import Request
+from outrider.testing import Request
 from outrider.testing._script.file import _TOP, EXPECTED, KEYS, read_script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing-scripts.md").read_text(encoding="utf-8")

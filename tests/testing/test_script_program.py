@@ -9,18 +9,25 @@ import anyio
 import pytest
 
 import outrider
-from outrider.testing import RealAgent, Request, Step, answer, fail, hang, say, use_tool
-from outrider.testing._api.requests import text_of
-from outrider.testing._script.script import (
+from outrider.testing import (
     ExpectationFailed,
+    RealAgent,
+    Request,
+    Step,
+    answer,
     ask_question,
     background_task,
     exit_plan_mode,
     expect,
+    fail,
+    hang,
+    say,
     structured,
     subagent,
+    use_tool,
     when,
 )
+from outrider.testing._api.requests import text_of
 from outrider.wire import TextBlock
 from tests.real_program import require_program
 

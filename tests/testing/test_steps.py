@@ -131,8 +131,8 @@ NO_STEPS: dict[str, tuple[Callable[..., object], tuple[Any, ...], str]] = {
     "a list as input": (use_tool, ("A", [1]), "Give a mapping"),
     "a set in an input": (use_tool, ("A", {"x": {1}}), "cannot be JSON"),
     "no number in an input": (use_tool, ("A", {"x": float("nan")}), "cannot be JSON"),
-    "a text in a message": (answer, ("hello",), "no part of a message"),
-    "a failure in a message": (answer, (fail(429),), "no part of a message"),
+    "a text in a message": (answer, ("hello",), "not part of a message"),
+    "a failure in a message": (answer, (fail(429),), "not part of a message"),
     "hang, then a text": (hang, ("hello",), "What follows a `hang`"),
 }
 

@@ -11,11 +11,13 @@ import pydantic
 import pytest
 
 from outrider.errors import OptionsError
-from outrider.testing import Answer, ToolUse, say
-from outrider.testing._script.script import (
+from outrider.testing import (
+    Answer,
+    ToolUse,
     ask_question,
     background_task,
     exit_plan_mode,
+    say,
     structured,
     subagent,
 )

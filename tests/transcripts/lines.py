@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from outrider.transcripts import TranscriptEntry
-from outrider.transcripts._entries import to_entry
+from outrider.transcripts import TranscriptEntry, to_entry
 from outrider.wire import JsonObject, encode
 
 __all__ = [

@@ -7,7 +7,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.transcripts._chain import conversation, is_chained, last_messages
+from outrider.transcripts import conversation
+from outrider.transcripts._chain import is_chained, last_messages
 from outrider.wire import JsonObject
 from tests.cases import every_case
 from tests.transcripts.lines import answer, boundary, called, entries, line, prompt, result, title

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.transcripts import TranscriptEntry
-from outrider.transcripts._entries import read_entry, to_entry
+from outrider.transcripts import TranscriptEntry, to_entry
+from outrider.transcripts._entries import read_entry
 from outrider.wire import (
     AssistantMessage,
     CompactBoundaryMessage,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from outrider.errors import OptionsError
 from outrider.transcripts import Bundle
 from outrider.transcripts._copies import imported
-from outrider.transcripts._export import html
+from outrider.transcripts._export import markup
 from outrider.transcripts._export.markdown import fenced
 from outrider.transcripts._export.turns import exported
 from outrider.wire import JsonObject
@@ -247,7 +247,7 @@ def test_html_says_what_a_turn_took_and_cost() -> None:
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    html._markdown.cache_clear()
+    markup._markdown.cache_clear()
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(OptionsError, match=re.escape("pip install 'outrider[export]'")):
         exported(bundle(), "html")

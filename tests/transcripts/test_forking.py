@@ -12,10 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError, TranscriptError
-from outrider.transcripts import Bundle
-from outrider.transcripts._chain import conversation
-from outrider.transcripts._copies import forked
-from outrider.transcripts._entries import to_entry
+from outrider.transcripts import Bundle, conversation, forked, to_entry
 from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY, bundle
 from tests.transcripts.lines import SESSION, answer, boundary, line, prompt, session_id

@@ -116,7 +116,7 @@ def test_what_is_no_session_is_refused(text: str) -> None:
 DAMAGED: dict[str, tuple[str, int | None]] = {
     "a line": (written(TALK).decode() + "{oops}\n" + written(TALK).decode(), 3),
     "the first line": ('{"type":\n' + written(TALK).decode(), 1),
-    "a line that is no object": (written(TALK).decode() + "[]\n", 3),
+    "a line that is not an object": (written(TALK).decode() + "[]\n", 3),
     "a line without a type": (written(TALK).decode() + "{}\n", 3),
     "NaN": (written(TALK).decode() + '{"type":"x","n":NaN}\n', 3),
     "depth": (written(TALK).decode() + '{"type":"x","n":' + "[" * 100_000 + "\n", 3),

@@ -125,9 +125,9 @@ def _config(environ: Mapping[str, str]) -> Check:
             return Check("configuration", "ok", f"{folder} does not exist yet: Claude Code creates it")
         advice = "Set CLAUDE_CONFIG_DIR to a writable folder, or run with `--hermetic`."
         return Check("configuration", "problem", f"{folder} does not exist and cannot be created", advice)
-    if fault := _write_fault(folder):
+    if problem := _write_problem(folder):
         advice = "Fix its permissions, set CLAUDE_CONFIG_DIR, or run with `--hermetic`."
-        return Check("configuration", "problem", f"{folder} is not writable: {fault}", advice)
+        return Check("configuration", "problem", f"{folder} is not writable: {problem}", advice)
     return Check("configuration", "ok", str(folder))
 
 
@@ -138,8 +138,8 @@ def _working_folder(cwd: str | None) -> Check:
         return Check("working folder", "problem", "it no longer exists", "Change to another folder.")
     if not folder.is_dir():
         return Check("working folder", "problem", f"{folder} is not a folder", "Create it, or use another.")
-    if fault := _write_fault(folder):
-        text = f"{folder} is not writable: {fault}"
+    if problem := _write_problem(folder):
+        text = f"{folder} is not writable: {problem}"
         return Check("working folder", "warning", text, "Claude Code can read there, but change nothing.")
     return Check("working folder", "ok", str(folder))
 
@@ -147,8 +147,8 @@ def _working_folder(cwd: str | None) -> Check:
 def _temporary_folder() -> Check:
     try:
         folder = Path(tempfile.gettempdir())
-        if fault := _write_fault(folder):
-            raise OSError(fault)
+        if problem := _write_problem(folder):
+            raise OSError(problem)
         free = shutil.disk_usage(folder).free
     except OSError as error:
         advice = "Set TMPDIR to a writable folder."
@@ -159,7 +159,7 @@ def _temporary_folder() -> Check:
     return Check("temporary folder", "ok", text)
 
 
-def _write_fault(folder: Path) -> str:
+def _write_problem(folder: Path) -> str:
     """Why a folder is not writable; empty if it is."""
     try:
         with tempfile.TemporaryFile(dir=folder):

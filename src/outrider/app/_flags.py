@@ -143,7 +143,7 @@ class Switches:
 class Flag(NamedTuple):
     """A flag, and the option that it sets."""
 
-    spelled: str
+    flags: str
     """Its name, and a short one."""
     help: str
     value: str = ""
@@ -159,7 +159,7 @@ class Flag(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(self.spelled.split())
+        return tuple(self.flags.split())
 
     @property
     def option(self) -> str:
@@ -258,6 +258,13 @@ _GROUPS: Final[Mapping[str, tuple[Flag, ...]]] = {
 }
 FLAGS: Final[tuple[Flag, ...]] = grouped(_GROUPS)
 """The flags of `run` and `chat`."""
+
+_OF_ONE_SESSION: Final = (
+    *("cwd", "resume", "continue_conversation", "fork_session", "title", "trace"),
+    "include_partial_messages",
+)
+ACP_FLAGS: Final = tuple(flag for flag in FLAGS if flag.option not in _OF_ONE_SESSION)
+"""The flags of `acp`: the editor decides on the rest."""
 
 BY_OPTION: Final[Mapping[str, str]] = {
     **{flag.option: flag.names[0] for flag in FLAGS},

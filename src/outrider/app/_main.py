@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Annotated, Final, TypeAlias
@@ -21,6 +22,7 @@ import typer
 from outrider._display import one_line, plain
 from outrider._version import __version__
 from outrider.app._flags import (
+    ACP_FLAGS,
     BY_OPTION,
     ENDING,
     AgentKind,
@@ -220,6 +222,32 @@ def chat(switches: Switches, agent: _Agent = "real", bare: _Bare = False, *, fie
         return hold_chat(chosen, no_color=switches.no_color)
 
 
+@partial(with_flags, flags=ACP_FLAGS)
+def acp(
+    switches: Switches,
+    module: Annotated[
+        str | None,
+        option(
+            metavar="MODULE:NAME",
+            help="Your options: an `Options` in a module, or a function that returns one.",
+        ),
+    ] = None,
+    editor_tools: Annotated[
+        bool, switch("--editor-tools", help="Use files and terminals through the editor, where it can.")
+    ] = False,
+    agent: _Agent = "real",
+    bare: _Bare = False,
+    *,
+    fields: OptionFields,
+) -> int:
+    """Serve editors over stdio: the Agent Client Protocol."""
+    from outrider.app._run import agent_for
+    from outrider.app._servers.acp import serve_editor
+
+    with agent_for(agent, fields, is_bare=bare or module is not None) as chosen:
+        return serve_editor(module, chosen, editor_tools=editor_tools)
+
+
 def doctor(switches: Switches, json: _Json = False, program: _Program = None, cwd: _Cwd = None) -> int:
     """Check whether Claude Code works here, and how to fix it."""
     from outrider.app._doctor import examine
@@ -291,10 +319,51 @@ def init(
     return init(folder, name, parts, no_color=switches.no_color)
 
 
+def view(
+    switches: Switches,
+    what: Annotated[
+        str | None,
+        argument(
+            metavar="WHAT",
+            help="A store, the journal of a batch, a trace, a transcript or a session's ID."
+            " Default: this machine's sessions.",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        option(metavar="N", min=0, max=65535, help="The port. Default: 8450, or the next free one."),
+    ] = None,
+    no_open: Annotated[bool, switch("--no-open", help="Only print the address.")] = False,
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Let others look, too. Needs a password, in OUTRIDER_VIEW_PASSWORD."
+        ),
+    ] = "127.0.0.1",
+    approve: Annotated[bool, switch("--approve", help="Let those who look decide about approvals.")] = False,
+    store: Annotated[
+        str | None,
+        option(metavar="URL", envvar="OUTRIDER_STORE", help="Where the sessions of a journal are."),
+    ] = None,
+    approvals: Annotated[
+        str | None,
+        option(metavar="URL", envvar="OUTRIDER_APPROVALS", help="Where approvals are kept: a URL or a path."),
+    ] = None,
+) -> int:
+    """Look at sessions in a browser, live and kept."""
+    from outrider.app._servers.view import view
+
+    return view(
+        what, store=store, approvals=approvals, host=host, port=port, opens=not no_open, approve=approve
+    )
+
+
 _COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "demo": demo,
     "run": run,
     "chat": chat,
+    "acp": acp,
+    "view": view,
     "init": init,
     "doctor": doctor,
     "replay": replay,

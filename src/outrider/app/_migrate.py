@@ -465,7 +465,7 @@ _STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
 def migrate(paths: Sequence[Path], *, no_color: bool, write: bool, check: bool, as_json: bool) -> int:
     """Examine files and folders, change them with `write`, and print what was found.
 
-    Gives the exit code. Raises `OSError` for a path that is not there.
+    Returns the exit code. Raises `OSError` for a path that is not there.
     """
     if write and check:
         raise Failed("--check changes nothing: leave it out, or --write.", Code.USAGE)

@@ -53,6 +53,8 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
     """Why somebody is asked."""
     cwd: str = ""
+    trace: str = ""
+    """The span of the turn that asked, as a `traceparent`, if there is telemetry."""
     is_deferred: bool = False
     """Whether the call itself waits in the session. Otherwise the model is told, and has to make it again."""
     asked_at: float = 0.0

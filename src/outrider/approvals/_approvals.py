@@ -138,7 +138,7 @@ class Approvals:
             raise ApprovalNotFound(id, self._store.name)
         return found
 
-    async def ready(self, *, poll: float = _POLL_SECONDS) -> AsyncIterator[str]:
+    def ready(self, *, poll: float = _POLL_SECONDS) -> AsyncIterator[str]:
         """The ids of sessions that can go on, as they become so; never ends.
 
             async for session_id in approvals.ready():
@@ -147,23 +147,7 @@ class Approvals:
         A session can go on once all that it asked for is decided, and nobody has it open. It comes again if
         it was not gone on with for a minute.
         """
-        _seconds("`poll`", poll)
-        given: dict[tuple[str, ...], float] = {}
-        while True:
-            found = await self.list()
-            undecided = {each.session_id for each in found if each.state == "pending"}
-            waiting: dict[str, list[str]] = {}
-            for each in found:
-                if each.is_ready and each.session_id not in undecided:
-                    waiting.setdefault(each.session_id, []).append(each.id)
-            now = time.monotonic()
-            keys = {(session, *sorted(ids)): session for session, ids in waiting.items()}
-            given = {key: at for key, at in given.items() if key in keys and now - at < _AGAIN_SECONDS}
-            for key, session in keys.items():
-                if key not in given and not await self._store.is_record_leased(KIND, session):
-                    given[key] = now
-                    yield session
-            await anyio.sleep(poll)
+        return _Ready(self, _seconds("`poll`", poll))
 
     # Deciding.
 
@@ -192,7 +176,7 @@ class Approvals:
             if before.kind == "question" and new_input is None:
                 raise OptionsError(
                     f"{id!r} is a question, and this does not answer it",
-                    hint="Use `answer`, or deny('why').",
+                    hint="Use `answer` (`--answer` at the command line), or deny it.",
                 )
 
             def step(one: Approval, now: float) -> Approval:
@@ -264,6 +248,7 @@ class Approvals:
         tool_use_id: str = "",
         reason: str = "",
         cwd: str = "",
+        trace: str = "",
     ) -> Approval:
         """Write down that a call waits. Sessions do this by themselves."""
         now = time.time()
@@ -277,6 +262,7 @@ class Approvals:
             kind=KINDS.get(tool, "tool"),
             reason=reason,
             cwd=cwd,
+            trace=trace,
             asked_at=now,
             expires_at=None if self.expires is None else now + self.expires,
         )
@@ -328,6 +314,46 @@ class Approvals:
         await self._store.change_record(KIND, session_id, changed)
 
 
+class _Ready:
+    """What `Approvals.ready` gives. Not a generator: a loop that is left early leaves nothing to close."""
+
+    def __init__(self, approvals: Approvals, poll: float) -> None:
+        self._approvals, self._poll = approvals, poll
+        self._given: dict[tuple[str, ...], float] = {}
+        """When a session was given, by its id and those of its approvals."""
+        self._next: dict[tuple[str, ...], str] = {}
+        self._has_looked = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        while True:
+            while self._next:
+                key, session = self._next.popitem()
+                if not await self._approvals.store.is_record_leased(KIND, session):
+                    self._given[key] = time.monotonic()
+                    return session
+            if self._has_looked:
+                await anyio.sleep(self._poll)
+            self._has_looked = True
+            await self._look()
+
+    async def _look(self) -> None:
+        found = await self._approvals.list()
+        undecided = {each.session_id for each in found if each.state == "pending"}
+        waiting: dict[str, list[str]] = {}
+        for each in found:
+            if each.is_ready and each.session_id not in undecided:
+                waiting.setdefault(each.session_id, []).append(each.id)
+        keys = {(session, *sorted(ids)): session for session, ids in waiting.items()}
+        now = time.monotonic()
+        self._given = {
+            key: at for key, at in self._given.items() if key in keys and now - at < _AGAIN_SECONDS
+        }
+        self._next = {key: session for key, session in keys.items() if key not in self._given}
+
+
 def session_of(id: str) -> str:
     """The session that an approval belongs to, from its id."""
     session, dot, _ = id.rpartition(".") if isinstance(cast("object", id), str) else ("", "", "")
@@ -357,4 +383,8 @@ def _to_text(data: bytes) -> str:
 
 
 def _from_text(text: str) -> bytes:
-    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    data = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if _to_text(data) != text:
+        # Several texts decode to the same bytes; one of them is the token.
+        raise ValueError
+    return data

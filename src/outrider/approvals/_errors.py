@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from outrider.errors import Told
+    from outrider.errors import Details
 
 
 class ApprovalError(OutriderError):
@@ -22,8 +22,8 @@ class ApprovalNotFound(ApprovalError):
 
     hint = "List them to see which there are."
 
-    def __init__(self, id: str, store: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str, store: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id, self.store = id, store
         self._what = f"there is no approval {id!r}" + (f" in {store}" if store else "")
 
@@ -31,8 +31,8 @@ class ApprovalNotFound(ApprovalError):
 class ApprovalSettled(ApprovalError):
     """It is too late for a step: the approval `id` is in this `state`, decided by `by`."""
 
-    def __init__(self, id: str, state: str, by: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str, state: str, by: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id, self.state, self.by = id, state, by
         self._what = f"the approval {id!r} is {state} already" + (f", by {by}" if by else "")
 
@@ -42,8 +42,8 @@ class SessionParked(ApprovalError):
 
     hint = "Decide them, close this session, and go on with `outrider.go_on(session_id)`."
 
-    def __init__(self, id: str | None, approvals: Sequence[str], **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, id: str | None, approvals: Sequence[str], **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.id = self.session_id = id
         self.approvals: tuple[str, ...] = tuple(approvals)
         ids = ", ".join(approvals)

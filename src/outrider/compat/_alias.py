@@ -80,7 +80,7 @@ class _Alias(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         if module is not _PACKAGE:
-            # The import system goes on with what it finds there.
+            # The import system continues with what it finds there.
             sys.modules[module.__name__] = import_module(_target(module.__name__))
 
     def find_distributions(self, context: DistributionFinder.Context) -> Iterator[Distribution]:

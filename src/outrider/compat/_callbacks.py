@@ -16,20 +16,23 @@ from outrider.compat.types import (
     PermissionResultDeny,
     ToolPermissionContext,
 )
-from outrider.handlers import Hook, call, name_of
-from outrider.handlers._calls import starter_of
+from outrider.handlers._calls import call, name_of, starter_of
+from outrider.wire._tolerant import is_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from outrider.compat.types import CanUseTool, HookCallback
-    from outrider.handlers import HookContext, PermissionRequest
+    from outrider.handlers import Hook, HookContext, PermissionRequest
     from outrider.wire.hooks import HookInput
 
 log = logging.getLogger("outrider.session")
 
 _HOOK_SECONDS: Final = 600.0
 """The default timeout of hooks in Claude Code."""
+
+_REFUSED_LATE: Final = frozenset(("PreToolUse", "UserPromptSubmit"))
+"""Events whose hooks guard something: Claude Code refuses it if one takes longer than its timeout."""
 
 
 def hooks_of(given: object) -> dict[str, list[Hook[..., object]]]:
@@ -57,20 +60,27 @@ def has_to_block(given: Mapping[Any, Sequence[HookMatcher]] | None) -> bool:
 def _each_of(event: str, matcher: object) -> list[Hook[..., object]]:
     if not isinstance(matcher, HookMatcher):
         raise TypeError(f"hooks[{event!r}] must hold HookMatcher objects, not {type(matcher).__name__}")
-    return [
-        Hook(
-            _calling(event, callback),
-            event,
-            matcher=matcher.matcher,
-            timeout=_HOOK_SECONDS if matcher.timeout is None else matcher.timeout,
-            fails="closed" if matcher.on_failure == "block" else "open",
-            in_order=False,
-            # The reference accepts any event and matcher without a warning.
-            allow_unknown=True,
-            allow_undelivered=True,
-        )
-        for callback in _list_of(event, matcher.hooks)
-    ]
+    return [_hook(event, matcher, callback) for callback in _list_of(event, matcher.hooks)]
+
+
+def _hook(event: str, matcher: HookMatcher, callback: HookCallback) -> Hook[..., object]:
+    # Here: most programs have none, and start sooner.
+    from outrider.handlers import Hook
+
+    hook = Hook(
+        _calling(event, callback),
+        event,
+        matcher=matcher.matcher,
+        timeout=_HOOK_SECONDS if matcher.timeout is None else matcher.timeout,
+        fails="closed" if matcher.on_failure == "block" else "open",
+        in_order=False,
+        # The reference accepts any event and matcher without a warning.
+        allow_unknown=True,
+        allow_undelivered=True,
+    )
+    if event in _REFUSED_LATE:
+        hook.fails_late = "closed"
+    return hook
 
 
 def _list_of(event: object, given: object) -> Sequence[Any]:
@@ -86,10 +96,21 @@ def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
     start = starter_of(callback)
 
     async def hook(hook_input: HookInput, context: HookContext) -> object:
-        return await start(hook_input.raw, context.tool_use_id, {"signal": None})
+        return _for_event(event, await start(hook_input.raw, context.tool_use_id, {"signal": None}))
 
     hook.__name__ = hook.__qualname__ = name_of(callback)
     return hook
+
+
+def _for_event(event: str, answer: object) -> object:
+    """An answer under the name of its event. With another name it would be no answer, and a denial in it
+    would be lost; Claude Code itself lets the call fail then."""
+    own: object = answer.get("hookSpecificOutput") if is_object(answer) else None
+    if not is_object(answer) or not is_object(own) or own.get("hookEventName", event) == event:
+        return answer
+    named = own["hookEventName"]
+    log.warning("a hook for %s answers as one for %s, and is taken for the former", event, named)
+    return {**answer, "hookSpecificOutput": {**own, "hookEventName": event}}
 
 
 def decide_with(callback: object) -> Decide | None:

@@ -171,10 +171,13 @@ def translated(error: OutriderError, result: ResultMessage | None = None) -> Bas
             return CLIConnectionError(f"Working directory does not exist: {error.path}")
         case LaunchError():
             return CLIConnectionError(f"Failed to start Claude Code: {error}")
-        case SessionNotFound():
+        case SessionNotFound(__cause__=end):
+            lines: list[str] = getattr(end, "stderr_tail", "").splitlines()
+            # What Claude Code says of it, if it does.
             said = f"No conversation found with session ID: {error.id}"
+            said = next((line for line in lines if error.id and error.id in line), said)
             data: JsonObject = {"subtype": "error_during_execution", "is_error": True, "errors": [said]}
-            return result_error(data, getattr(error.__cause__, "returncode", None))
+            return result_error(data, getattr(end, "returncode", None))
         case TranscriptError(__cause__=ProcessExited() as end):
             # A message to resume at that Claude Code refuses.
             data = {"subtype": "error_during_execution", "is_error": True, "errors": [end.stderr_tail]}

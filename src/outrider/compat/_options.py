@@ -24,7 +24,6 @@ from outrider.launch import make_environment
 from outrider.options import Options, Timeouts
 from outrider.options._checks import level_of_caller, split_rules
 from outrider.options._table import OPTIONS, flag_owners
-from outrider.transcripts import check_can_continue, config_folder
 from outrider.transports import is_intercepted
 
 if TYPE_CHECKING:
@@ -391,7 +390,9 @@ def translated_options(
             "can_use_tool callback cannot be used with permission_prompt_tool_name: one of them decides."
         )
     fields = _settled(with_flags(_fields(options), options.extra_args), transport)
-    made = Options(**cast("OptionFields", fields))
+    # Nothing has to be validated where nothing is set.
+    given_fields = {name: value for name, value in fields.items() if value is not OPTIONS[name].default}
+    made = Options(**cast("OptionFields", given_fields))
     if made.continue_conversation and not _can_continue(made):
         # Claude Code then starts a new session.
         made = made.replace(continue_conversation=False, fork_session=False)
@@ -457,6 +458,9 @@ def _can_continue(options: Options) -> bool:
     elsewhere = (options.session_store, options.user, options.transport)
     if any(place is not None for place in elsewhere) or is_intercepted():
         return True
+    # Here: few programs continue a session, and the others start sooner.
+    from outrider.transcripts import check_can_continue, config_folder
+
     try:
         check_can_continue(config_folder(make_environment(options)), options.cwd or Path.cwd())
     except SessionNotFound:

@@ -100,7 +100,7 @@ class MessageReader:
             await self.advance()
 
     async def advance(self) -> bool:
-        """Go on to the next messages, perhaps none. Gives whether there is a result among them."""
+        """Continue to the next messages, perhaps none. Gives whether there is a result among them."""
         batch, kinds = await self._more()
         self.ready = iter(batch)
         return ResultMessage in kinds
@@ -112,7 +112,7 @@ class MessageReader:
             if (translation := translated(error, self._failed)) is error:
                 raise
             raise translation from error
-        kinds = set(map(type, batch))
+        kinds = self._reader.kinds
         if self._failed is not None or not _SPECIAL.isdisjoint(kinds):
             batch = [message for message in batch if self._is_shown(message)]
         if not _NARROWER.isdisjoint(kinds):
@@ -125,7 +125,7 @@ class MessageReader:
         elif isinstance(message, _NEW_WORK):
             self._failed = None
         elif isinstance(message, MalformedLine):
-            log.debug("output of the agent that is no message: %s", message.text)
+            log.debug("output of the agent that is not a message: %s", message.text)
             return False
         elif isinstance(message, OversizedMessage):
             log.warning("a message of %d bytes was left out: it is over the limit", message.size)
@@ -190,7 +190,7 @@ async def _connected(options: Options) -> Session:
 
 
 async def _without_what_the_store_lacks(options: Options) -> Options:
-    """Options for a store that has nothing to go on with: the program would look on disk, or begin anew.
+    """Options for a store that has nothing to continue: the program would look on disk, or begin again.
 
     Raises `SessionNotFound` if it would find nothing."""
     if options.resume is None:

@@ -190,7 +190,14 @@ def tool(
     """
 
     def decorate(handler: Callable[[Any], Awaitable[dict[str, Any]]]) -> SdkMcpTool[Any]:
-        return SdkMcpTool(name, description, input_schema, handler, annotations)
+        # By keywords, as in the reference: instrumentors put a class of their own in its place.
+        return SdkMcpTool(
+            name=name,
+            description=description,
+            input_schema=input_schema,
+            handler=handler,
+            annotations=annotations,
+        )
 
     return decorate
 

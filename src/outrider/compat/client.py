@@ -5,7 +5,7 @@ Each method calls one of `outrider.Session`, with the name and result that its u
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from outrider.compat._errors import CLIConnectionError, translating, writing_to
@@ -60,25 +60,28 @@ class ClaudeSDKClient:
             first = message_of(prompt, "default")
         elif prompt is not None:
             first = Prompts(prompt)
-        await self.disconnect()
+        await self._end()
         # By its module: programs put another in its place.
         transport = self._custom_transport or subprocess_cli.SubprocessCLITransport(
             prompt=prompt or "", options=self.options
         )
-        session = await opened(self.options, transport)
         try:
+            session = self._session = await opened(self.options, transport)
+            self._reader = MessageReader(aiter(session))
+            self._transport, self._query = transport, Query(session, self)
             if first is not None:
                 with translating():
                     await session.send(first, keep=False)
         except BaseException:
-            await session.close()
+            # Of a subclass, too, which may have more to end.
+            await self.disconnect()
             raise
-        self._session = session
-        self._reader = MessageReader(aiter(session))
-        self._transport, self._query = transport, Query(session, self)
 
     async def disconnect(self) -> None:
         """End the agent. What it said until then can still be received by those who do."""
+        await self._end()
+
+    async def _end(self) -> None:
         session, self._session, self._reader = self._session, None, None
         self._transport = self._query = None
         if session is not None:
@@ -117,7 +120,9 @@ class ClaudeSDKClient:
 
     def receive_response(self) -> AsyncIterator[Message]:
         """What the agent says up to and with the next result."""
-        return Received(self._next_reader, until_result=True)
+        # Not by itself: instrumentors and subclasses change `receive_messages`.
+        messages = self.receive_messages()
+        return messages.until_result() if isinstance(messages, Received) else _up_to_result(messages)
 
     def _next_reader(self) -> MessageReader:
         """A reader of its own for one receiver. Raises `CLIConnectionError`."""
@@ -183,13 +188,18 @@ class ClaudeSDKClient:
 class Received(AsyncIterator["Message"]):
     """What a client receives. Begins when it is first asked for a message."""
 
-    def __init__(self, begin: Callable[[], MessageReader], *, until_result: bool = False) -> None:
+    def __init__(self, begin: Callable[[], MessageReader]) -> None:
         self._begin = begin
-        self._until_result = until_result
+        self._until_result = False
         self._reader: MessageReader | None = None
         self._rest: Iterator[Message] = iter(())
         """Messages of the reader none of which ends it."""
         self._is_over = False
+
+    def until_result(self) -> Self:
+        """The same, which ends with the next result."""
+        self._until_result = True
+        return self
 
     async def __anext__(self) -> Message:
         # Nearly every call ends here.
@@ -221,3 +231,14 @@ class Received(AsyncIterator["Message"]):
         self._rest = iter(())
         # Or what comes would be kept for it.
         self._reader = None
+
+
+async def _up_to_result(messages: AsyncIterator[Message]) -> AsyncGenerator[Message]:
+    try:
+        async for message in messages:
+            yield message
+            if isinstance(message, ResultMessage):
+                return
+    finally:
+        if isinstance(messages, AsyncGenerator):
+            await messages.aclose()

@@ -136,11 +136,11 @@ class MessageStream(AsyncGenerator["Message", None]):
             await self._raise_what_is_left()
             raise
         except GeneratorExit:
-            # The event loop is gone, or will not go on with this: there is nothing to wait with.
+            # The event loop is gone, or will not run this any more: there is nothing to wait with.
             self._drop()
             raise
         except BaseException:
-            # Also if it is cancelled: no agent goes on that nobody hears. It takes no longer than it must.
+            # Also if it is cancelled: no agent keeps running unheard. It takes no longer than it must.
             await self.aclose()
             raise
         return message

@@ -20,12 +20,20 @@ from outrider import errors
 from outrider._threads import run_sync
 from outrider.fleet._budget.budget import KINDS, Budget
 from outrider.fleet._errors import ClusterNotFound, WorkerLost
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Begun, TasksLost
 from outrider.fleet._resilient.retry import Recovery, Retrying, Tries
 from outrider.fleet._resilient.session import ResilientSession
 from outrider.fleet._resilient.turn_runner import resumed
 from outrider.fleet._task import Outcome, Status, Task
-from outrider.fleet._workspaces import Workspace, discard, folder_name, has_folder, working_folder
+from outrider.fleet._workspaces import (
+    Workspace,
+    discard,
+    folder_name,
+    has_folder,
+    in_thread,
+    mark_kept,
+    working_folder,
+)
 from outrider.options import Options
 from outrider.session import Result, Usage
 from outrider.session._instrument import UNFOLLOWED, instrument_of
@@ -35,7 +43,7 @@ from outrider.wire._blocks import TOOL_CALLS
 if TYPE_CHECKING:
     from outrider.approvals import Approval
     from outrider.fleet._budget.ledger import Ledger
-    from outrider.fleet._journal import Entry
+    from outrider.fleet._journal.journal import Entry
     from outrider.fleet._map import Plan
     from outrider.fleet._resilient.retry import Gate, Restart, Retry
     from outrider.fleet._resilient.session import ResilientTurn
@@ -128,6 +136,8 @@ class Shared(msgspec.Struct, kw_only=True):
     restart: Restart | None = None
     ledger: Ledger | None = None
     pool: Starter | None = None
+    keep_results: bool = False
+    """Whether outcomes have all messages."""
     options: Options = msgspec.field(default_factory=Options)
     """Those of the run, for an engine that cannot do with all of them; each attempt has its own."""
 
@@ -159,6 +169,8 @@ class Engine(Protocol):
         """Give back all that was taken. No attempt is running."""
 
 
+_KEPT_MESSAGES: Final = 50
+"""Messages of an attempt that are kept at least, for errors, if its result is not."""
 _NOTED_EVERY: Final = 2.0
 """Seconds between two notes of what an attempt has used: each is written to disk."""
 
@@ -184,7 +196,7 @@ class _Attempt:
         self._session_id = work.session_id
         self._session: ResilientSession[object] | None = None
         self._calls = 0
-        self._began = self._noted_at = anyio.current_time()
+        self._began = self._noted_at = self._talks_since = anyio.current_time()
 
     async def make(self) -> Attempted:
         work = self._work
@@ -228,6 +240,8 @@ class _Attempt:
 
     async def _talk(self, session: ResilientSession[object], *, is_decided: bool) -> Result[object]:
         self._session, work = session, self._work
+        # Only now: how long it took to make the folder says nothing about the task.
+        self._talks_since = anyio.current_time()
         try:
             # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
             if is_decided:
@@ -252,7 +266,7 @@ class _Attempt:
         root = Path(work.root)
         folder = root / folder_name(work.id)
         if not work.is_picked_up or not await run_sync(has_folder, folder):
-            await run_sync(work.workspace.make, work.id, root)
+            await in_thread(work.workspace, work.workspace.make, work.id, root)
             self._tell(Note(workspace=str(folder)))
         self._folder = folder
         return work.options.replace(cwd=await run_sync(working_folder, folder, work.task.cwd or "."))
@@ -261,7 +275,9 @@ class _Attempt:
         kind, folder = self._work.workspace, self._folder
         if kind is None or folder is None:
             return None
-        is_gone = not kind.is_kept(status) and await run_sync(discard, kind, folder)
+        is_gone = not kind.is_kept(status) and await in_thread(kind, discard, kind, folder)
+        if not is_gone:
+            await run_sync(mark_kept, folder.parent)
         return None if is_gone else str(folder)
 
     # The session.
@@ -297,13 +313,14 @@ class _Attempt:
             shared.restart, shared.retry, work.tries, lambda tries: self._tell(Note(tries=tries))
         )
         session.listener = self._hear
+        session.keeps_last = None if shared.keep_results else _KEPT_MESSAGES
         return session
 
     async def _wait_for(self, turn: ResilientTurn[object]) -> Result[object]:
         turn.leave_unread()
         seconds = self._work.seconds
         result: Result[object] | None = None
-        with anyio.CancelScope(deadline=math.inf if seconds is None else self._began + seconds):
+        with anyio.CancelScope(deadline=math.inf if seconds is None else self._talks_since + seconds):
             result = await turn.result(check=False)
         if result is None:
             await turn.cancel()
@@ -381,6 +398,7 @@ class LocalEngine:
         pass
 
 
+_STORE: Final = "a store"
 _NOT_MADE: Final = Attempted(status="failed")
 
 
@@ -418,9 +436,12 @@ class TaskAttempts:
         """Counts attempts whose worker was lost, and all that was tried again in them."""
         self._noted = Note()
         self._began_at = time.time() if entry.started_at is None else entry.started_at
+        self._away_since: float | None = None
+        """Since when its store does not answer."""
 
     async def run(self) -> Ended:
-        """Make attempts until there is an outcome. Raises what cannot be written down."""
+        """Make attempts until there is an outcome. Raises what cannot be written down, and `TasksLost` if
+        another worker has the task."""
         plan, entry, recovery = self._plan, self._entry, self._recovery
         while True:
             self.attempt += 1
@@ -434,7 +455,9 @@ class TaskAttempts:
             except errors.OutriderError as error:
                 attempted = Attempted(status="failed", error=error)
             session_id = None if work is None else work.session_id
-            await plan.source.write(Journal.begin, entry.task.id, self.attempt, self._here, session_id)
+            begun = Begun(entry.task.id, self.attempt, self._here, session_id)
+            if not all(await plan.source.write(begun)):
+                raise TasksLost(entry.task.id)
             if work is not None:
                 self._begin(work)
                 try:
@@ -462,9 +485,30 @@ class TaskAttempts:
                 # It was cut off before its session was written, or that is on another machine: from the
                 # start, in another, whose id is written down before it begins.
                 self._session_id = None
+            elif await self._may_outlast(attempted):
+                self._usage += attempted.usage
+                self._calls += attempted.tool_calls
             else:
                 break
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
+
+    async def _may_outlast(self, attempted: Attempted) -> bool:
+        """Wait for a session store, or a ledger, that does not answer; False if it does, or has not for as
+        long as a task is retried. The run begins nothing meanwhile."""
+        outages, retry, error = self._plan.source.outages, self._plan.shared.retry, attempted.error
+        if not isinstance(error, errors.StoreError):
+            outages.end(_STORE)
+            return False
+        now = anyio.current_time()
+        self._away_since = now if self._away_since is None else self._away_since
+        away = now - self._away_since
+        if not error.retryable or retry is None or away >= retry.max_seconds:
+            return False
+        await self._settle()
+        # The next attempt asks as often as this one has.
+        self._recovery.tries = msgspec.structs.replace(self._recovery.tries, refusals=0)
+        wait = min(retry.max_backoff, max(retry.backoff, away))
+        return await outages.sleep(wait, lambda: outages.begin(_STORE, error))
 
     async def _attempt(self, work: Assignment) -> Attempted:
         instrument = instrument_of(work.options)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from outrider.errors import OutriderError, Told, in_seconds
+from outrider.errors import Details, OutriderError, in_seconds
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -21,8 +21,8 @@ class QueueFull(OutriderError):
     hint = "Try again later, or allow more with `queue_limit` or `max_processes`."
     retryable = True
 
-    def __init__(self, limit: int, tenant: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, limit: int, tenant: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.limit, self.tenant = limit, tenant
         who = f" (tenant {tenant!r})" if tenant else ""
         waiting = "1 caller already waits" if limit == 1 else f"{limit} callers already wait"
@@ -38,8 +38,8 @@ class QueueTimedOut(OutriderError, TimeoutError):
     hint = "Try again later, or allow more with `queue_seconds`, `max_processes` or `max_memory`."
     retryable = True
 
-    def __init__(self, timeout: float | None = None, tenant: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, timeout: float | None = None, tenant: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.timeout, self.tenant = timeout, tenant
         who = f" for tenant {tenant!r}" if tenant else ""
         self._what = f"no process of the pool was free{who}{in_seconds(' within', timeout) or ' in time'}"
@@ -59,8 +59,8 @@ class WorkerLost(OutriderError):
     hint = "Make another attempt; resume its session by the id, if there is one."
     retryable = True
 
-    def __init__(self, worker: str = "", reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, worker: str = "", reason: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.worker, self.reason = worker, reason
         self._what = _because(f"the worker{f' {worker!r}' if worker else ''} is gone", reason)
 
@@ -70,8 +70,8 @@ class ClusterNotFound(OutriderError):
 
     hint = "Check the address and that the cluster runs: `ray status` on one of its nodes tells."
 
-    def __init__(self, address: str = "", reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, address: str = "", reason: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.address, self.reason = address, reason
         self._what = _because(f"the cluster{f' at {address!r}' if address else ''} cannot be used", reason)
 
@@ -82,20 +82,28 @@ class JournalBusy(OutriderError):
     hint = "Wait for it or stop it; `outrider fleet status` may look at the journal meanwhile."
     retryable = True
 
-    def __init__(self, path: str | PathLike[str], holder: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, path: str | PathLike[str], holder: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.path, self.holder = str(path), holder
         self._what = f"the journal {self.path!r} is in use" + (f" by {holder}" if holder else "")
 
 
 class JournalInvalid(OutriderError):
-    """The file `path` cannot be used as a journal, for the `reason` given."""
+    """The file or database `path` cannot be used as a journal, for the `reason` given. `retryable` tells
+    whether that may pass: a full disk, a server that restarts."""
 
     hint = "Give the path of a journal, or a new path to begin one."
 
-    def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
-        self.path, self.reason = str(path), reason
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        reason: str = "",
+        *,
+        retryable: bool = False,
+        **details: Unpack[Details],
+    ) -> None:
+        super().__init__(**details)
+        self.path, self.reason, self.retryable = str(path), reason, retryable
         self._what = _because(f"{self.path!r} cannot be used as a journal", reason)
 
 
@@ -104,8 +112,8 @@ class WorkspaceFailed(OutriderError):
 
     hint = "Check the source of the workspace, the space on the disk, and who may write there."
 
-    def __init__(self, path: str | PathLike[str], reason: str = "", **told: Unpack[Told]) -> None:
-        super().__init__(**told)
+    def __init__(self, path: str | PathLike[str], reason: str = "", **details: Unpack[Details]) -> None:
+        super().__init__(**details)
         self.path, self.reason = str(path), reason
         self._what = _because(f"the workspace {self.path!r} could not be made or removed", reason)
 

@@ -1,21 +1,16 @@
-"""`map` and `resume`: validates their arguments, and makes the plan of a run and the source of its tasks.
+"""`map`, `resume` and `submit`: validates their arguments, and makes the plan of a run.
 
-`_run` runs it.
+`_source` has its tasks, `_run` runs it.
 """
 
 from __future__ import annotations
 
 import os
-import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from threading import Lock
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Concatenate, Final, NamedTuple, ParamSpec, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,7 +19,6 @@ from outrider._threads import run_sync
 from outrider.errors import OptionsError
 from outrider.fleet._budget.budget import Budget, Spent
 from outrider.fleet._engine import PICK_UP, Assignment, Engine, LocalEngine, Shared
-from outrider.fleet._errors import JournalInvalid
 from outrider.fleet._fields import (
     PolicyFields,
     of_kind,
@@ -33,12 +27,13 @@ from outrider.fleet._fields import (
     read_starter,
     split_keywords,
 )
-from outrider.fleet._journal import Counts, Entry, Journal
+from outrider.fleet._journal.journal import Entry, is_queue
 from outrider.fleet._progress import Adaptive, read_concurrency
 from outrider.fleet._resilient.retry import RESTART, RETRY, Gate, Restart, Retry
 from outrider.fleet._run import Run
-from outrider.fleet._task import Outcome, Status, Task, filled, kept_options, numbered
-from outrider.fleet._workspaces import discard, folder_name, read_workspace, sweep
+from outrider.fleet._source import Source, open_source
+from outrider.fleet._task import Outcome, Status, Task, numbered
+from outrider.fleet._workspaces import discard, folder_name, in_thread, make_root, read_workspace, sweep
 from outrider.options import Options
 from outrider.options._validators import choice, function, invalid_value, path_text, switch
 from outrider.options._values import differing, plain
@@ -57,159 +52,6 @@ if TYPE_CHECKING:
     from outrider.session._result import OutputType
 
 
-P = ParamSpec("P")
-
-_AT_ONCE: Final = 500
-"""How many tasks end together that were never begun."""
-
-
-class Known(NamedTuple):
-    """What is known of the tasks when a run begins."""
-
-    counts: Counts | None
-    """None if their number is not known."""
-    spent: Spent = Spent()
-    journal_id: str | None = None
-
-
-class Source:
-    """Where the tasks of a run come from. This one takes them from an iterable, one at a time, and records
-    nothing."""
-
-    def __init__(
-        self, tasks: Iterable[Task | str] = (), check: Callable[[Task], None] = lambda _: None
-    ) -> None:
-        """Raises `OptionsError` for one of a list that is wrong; of others, when it is taken."""
-        entries = (Entry(number, task) for number, task in numbered(tasks, check))
-        self._tasks = iter(list(entries)) if isinstance(tasks, Sequence) else entries
-        self._total = len(tasks) if isinstance(tasks, Sized) else None
-        """None if their number is not known."""
-
-    @property
-    def journal(self) -> Journal | None:
-        return None
-
-    async def open(self) -> Known:
-        """Open the source. Returns what is known of its tasks."""
-        return Known(None if self._total is None else Counts(pending=self._total))
-
-    async def next(self) -> Entry | None:
-        """The next task; None if there is none. Raises `OptionsError` for one that is wrong."""
-        # In a thread, because the iterable may block.
-        return await run_sync(next, self._tasks, None)
-
-    async def rest(self) -> list[Entry]:
-        """Some of the tasks that are left; none at the end, or if their number is not known."""
-        if self._total is None:
-            return []
-        return await run_sync(lambda: list(islice(self._tasks, _AT_ONCE)))
-
-    async def write(
-        self, method: Callable[Concatenate[Journal, P], object], *args: P.args, **fields: P.kwargs
-    ) -> None:
-        """Write something down, if there is a journal. Returns when it is on the disk."""
-        if self.journal is not None:
-            await run_sync(partial(method, self.journal, *args, **fields))
-
-    async def close(self) -> None:
-        pass
-
-
-class JournalSource(Source):
-    """Tasks of a journal. Those that are given are written into it first, all or none."""
-
-    def __init__(
-        self,
-        path: str | Path,
-        tasks: Iterable[Task | str] | None,
-        check: Callable[[Task], None],
-        retry: tuple[Status, ...] = (),
-        env: Mapping[str, str] = MappingProxyType({}),
-        needs: Mapping[str, bool] = MappingProxyType({}),
-    ) -> None:
-        """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
-        secrets that tasks had as variables and the journal has not; `needs`: arguments of the run that tasks
-        need and do not have themselves."""
-        super().__init__()
-        self._journal = Journal(path, writing=True)
-        self._env = env
-        self._needs = needs
-        self._options: dict[int, Mapping[str, object]] = {}
-        """Of the tasks that were given now and have secrets in them."""
-        self._given = None if tasks is None else self._remembered(numbered(tasks, check))
-        self._retry = retry
-        self._opening = Lock()
-        self._is_closed = False
-
-    @property
-    def journal(self) -> Journal:
-        return self._journal
-
-    async def open(self) -> Known:
-        return await run_sync(self._open_unless_closed)
-
-    def _open_unless_closed(self) -> Known:
-        # asyncio can cancel the call while the thread goes ahead: `close` waits for it.
-        with self._opening:
-            return Known(None) if self._is_closed else self._open()
-
-    def _open(self) -> Known:
-        if self._given is None:
-            # A mistyped path must not make a new journal.
-            with Journal(self._journal.path):
-                pass
-        self._journal.open()
-        try:
-            if self._given is not None:
-                self._journal.add(self._given)
-                self._journal.set_meta("needs", msgspec.json.encode(self._needs).decode())
-                self._journal.set_meta("folder", str(Path.cwd()))
-                self._given = None
-            elif not self._journal.counts().total:
-                hint = "Its runner was ended too early: call `map` again, with the tasks."
-                raise JournalInvalid(self._journal.path, "there is no task in it", hint=hint)
-            if self._retry:
-                self._journal.reopen(self._retry)
-            self._journal.take_up_waiting()
-            for entry in self._journal.lacking():
-                self._whole(entry)
-            self._tasks = (self._whole(entry) for entry in self._journal.todo())
-            return Known(self._journal.counts(), self._journal.spent(), self._journal.meta("id"))
-        except BaseException:
-            self._journal.close()
-            raise
-
-    def _remembered(self, tasks: Iterator[tuple[int, Task]]) -> Iterator[tuple[int, Task]]:
-        for number, task in tasks:
-            if task.options and kept_options(task.options)[1]:
-                self._options[number] = task.options
-            yield number, task
-
-    def _whole(self, entry: Entry) -> Entry:
-        """A task with the secrets that the journal does not keep. Raises `OptionsError` if one is missing."""
-        if not entry.not_kept:
-            return entry
-        options = self._options.get(entry.number)
-        if options is None:
-            options, missing = filled(entry.task.options, entry.not_kept, self._env)
-            if missing:
-                raise OptionsError(
-                    f"The task {entry.task.id!r} had a secret as `{missing[0]}` of its options, and the"
-                    " journal does not keep secrets",
-                    hint="Give it again: call `map` with the same tasks and journal; a variable may also be"
-                    " in `env` of the run, or in the environment of this process.",
-                )
-        return entry._replace(task=msgspec.structs.replace(entry.task, options=options))
-
-    async def close(self) -> None:
-        self._is_closed = True
-        await run_sync(self._close)
-
-    def _close(self) -> None:
-        with self._opening:
-            self._journal.close()
-
-
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
 """The journals whose spending each budget has counted already."""
 
@@ -222,12 +64,16 @@ class Plan(msgspec.Struct, kw_only=True):
     shared: Shared
     output: object
     workspace: Workspace | None
-    concurrency: Adaptive
+    concurrency: Adaptive | None
+    """None: as the engine says."""
     task_seconds: float | None
     on_progress: Callable[[Progress], object] | None
+    max_failures: float | None = None
     drain_on_interrupt: bool = False
     root: Path | None = None
     """Where folders are made; None until there is one."""
+    lock: int | None = None
+    """Held on a temporary root, as long as this process lives."""
 
     @property
     def needs(self) -> dict[str, bool]:
@@ -310,7 +156,7 @@ class Plan(msgspec.Struct, kw_only=True):
     async def open_root(self) -> None:
         """Have a place for folders, and nothing half made in it."""
         if self.root is None:
-            self.root = Path(await run_sync(lambda: tempfile.mkdtemp(prefix="outrider-fleet-")))
+            self.root, self.lock = await run_sync(make_root)
         else:
             await run_sync(sweep, self.root)
 
@@ -319,6 +165,9 @@ class Plan(msgspec.Struct, kw_only=True):
         if self.root is not None:
             with suppress(OSError):
                 await run_sync(self.root.rmdir)
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
     async def leave_folder(self, entry: Entry, status: Status) -> str | None:
         """Remove the folder of a task that was cut off earlier and ends like this; gives it if it is kept."""
@@ -332,7 +181,7 @@ class Plan(msgspec.Struct, kw_only=True):
         kind = self.workspace_of(entry)
         if kind is None or self.root is None:
             return True
-        return await run_sync(discard, kind, self.root / folder_name(entry.task.id))
+        return await in_thread(kind, discard, kind, self.root / folder_name(entry.task.id))
 
 
 def _is_plain(value: object) -> bool:
@@ -356,7 +205,8 @@ class RunFields(PolicyFields, total=False):
     """What `map` and `resume` take as keywords: these, and every option."""
 
     concurrency: int | Adaptive
-    """How many tasks run at once: a number, or an `Adaptive`, which is the default."""
+    """How many tasks run at once: a number, or an `Adaptive`, which is the default here; on a cluster it is
+    twice what fits there."""
     workspace: Workspace | str | Mapping[str, object] | None
     """The folder that each task works in, unless it says so itself: `Copy`, `Worktree`, `Empty`."""
     engine: str | Engine
@@ -367,6 +217,11 @@ class RunFields(PolicyFields, total=False):
     """How long one attempt at a task may take."""
     on_progress: Callable[[Progress], object] | None
     """Called with each change, in the event loop. It must not block."""
+    max_failures: float | None
+    """Begin no more tasks when so many have failed in this run: a number, or a share of those that have
+    ended, as in 0.5, which counts from the 20th on."""
+    keep_results: bool
+    """Outcomes have their `result`, with every message. Unset: only in a run without a journal."""
     drain_on_interrupt: bool
     """Ctrl-C begins no more tasks and lets the running ones finish; a second one stops them. Only in the main
     thread. Unset: Ctrl-C is left to the event loop."""
@@ -390,7 +245,9 @@ def map(  # noqa: A001
 
     `journal`: a file that has all tasks and what became of them. All are taken and written down before the
     first is begun; call it again with the same tasks, or `resume`, to continue after any interruption.
-    Folders of tasks are made beside it; without it, in a temporary place.
+    Folders of tasks are made beside it; without it, in a temporary place. With a URL
+    (`postgresql://host/database?batch=name`) it is a queue in a database, from which other processes may take
+    tasks at the same time; the loop gives the outcomes of those that ran here, `await` those of all.
 
     Raises `OptionsError` for invalid arguments, and names the task. Nothing starts before `async with` or
     `await`.
@@ -399,7 +256,7 @@ def map(  # noqa: A001
         raise invalid_value(
             "`tasks`", "an iterable of tasks", cast(object, tasks), "Give a list: `map([prompt])`."
         )
-    plan = _plan(options, output, fields)
+    plan = _plan(options, output, fields, has_journal=journal is not None)
     if journal is None:
         plan.source = Source(tasks, plan.check)
     else:
@@ -413,9 +270,13 @@ def resume(
     *,
     output: OutputType[Output] = None,
     retry_failed: bool = False,
+    stay: bool = False,
     **fields: Unpack[RunFields],
 ) -> Run[Output]:
     """Continue with the tasks of a journal that have not ended.
+
+    Of a journal in PostgreSQL any number of processes may do so at once: each takes tasks that no other has,
+    and the run ends when all have ended. `stay`: wait for more tasks then.
 
     A task that was interrupted resumes its session if that exists, and starts over otherwise.
     `retry_failed`: those that failed, or that a budget stopped or kept from being begun, are begun anew, too.
@@ -426,23 +287,75 @@ def resume(
     Raises `OptionsError` here, and when the run is begun `JournalBusy`, or `JournalInvalid` for a file that
     is no journal.
     """
-    plan = _plan(options, output, fields)
+    plan = _plan(options, output, fields, has_journal=True)
     path = path_text("`journal`", journal)
     again = _NOT_DONE if switch("`retry_failed`", retry_failed) else ()
-    _keep_journal(plan, path, None, again)
+    _keep_journal(plan, path, None, again, stays=switch("`stay`", stay))
     return Run(plan)
 
 
+async def submit(
+    tasks: Iterable[Task | str], journal: str, *, append: bool = False, options: Options | None = None
+) -> int:
+    """Put tasks into a journal in PostgreSQL, for workers to run; gives how many were new.
+
+        await fleet.submit(prompts, "postgresql://agents@db/fleet?batch=night")
+
+    Each worker is a `resume` of the same journal, or `outrider fleet work`. All tasks are added, or none. The
+    same tasks may be submitted again, which changes nothing. `append`: add them to those that are there;
+    tasks whose `id` is there already are not added again. `options` are those of the workers, and are only
+    used to check the tasks.
+
+    Raises `OptionsError`, and `JournalInvalid` if the database cannot be used.
+    """
+    place = path_text("`journal`", journal)
+    if not is_queue(place):
+        raise invalid_value(
+            "`journal`", "the URL of a database: postgresql://…", journal, "Use `map` with a file."
+        )
+    base = Options() if options is None else options
+
+    def check(task: Task) -> None:
+        task.check_folder(None)
+        if task.options:
+            task.applied_to(base)
+
+    def put() -> int:
+        from outrider.fleet._journal.postgres import PostgresJournal
+
+        with PostgresJournal(place, writing=True) as opened:
+            return opened.add(numbered(tasks, check, placed=not append), append=append)
+
+    return await run_sync(put)
+
+
 def _keep_journal(
-    plan: Plan, file: str, tasks: Iterable[Task | str] | None, retry: tuple[Status, ...] = ()
+    plan: Plan,
+    place: str,
+    tasks: Iterable[Task | str] | None,
+    retry: tuple[Status, ...] = (),
+    *,
+    stays: bool = False,
 ) -> None:
-    env = {**os.environ, **plan.shared.options.env}
-    source = JournalSource(file, tasks, plan.check, retry, env, plan.needs)
-    path = source.journal.path
-    plan.source, plan.root = source, path.with_name(path.name + ".workspaces")
+    source = open_source(place, tasks, plan.check, retry, plan.shared.options.env, plan.needs, stays=stays)
+    plan.source = source
+    if not is_queue(place):
+        # Workers of a queue have folders of their own.
+        path = Path(place).absolute()
+        plan.root = path.with_name(path.name + ".workspaces")
 
 
-def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
+def _read_failures(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        is_share, is_count = 0 < value < 1, value >= 1 and value == value // 1
+        if is_share or is_count:
+            return value
+    raise invalid_value("`max_failures`", "a number of 1 or more, or a share between 0 and 1", value)
+
+
+def _plan(options: Options | None, output: object, fields: RunFields, *, has_journal: bool) -> Plan:
     own, single = split_keywords(fields, RunFields)
     # It is made only to have all of it checked before anything starts.
     checked = Session(options, output=cast(Any, output), **single).options
@@ -456,6 +369,7 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         restart=_read_restart(own.get("restart", RESTART)),
         ledger=read_ledger("ledger", own.get("ledger")),
         pool=read_starter("pool", own.get("pool")),
+        keep_results=switch("`keep_results`", own.get("keep_results", not has_journal)),
         options=checked,
     )
     return Plan(
@@ -463,9 +377,10 @@ def _plan(options: Options | None, output: object, fields: RunFields) -> Plan:
         shared=shared,
         output=output,
         workspace=read_workspace("`workspace`", own.get("workspace")),
-        concurrency=read_concurrency(own.get("concurrency", Adaptive())),
+        concurrency=read_concurrency(own["concurrency"]) if "concurrency" in own else None,
         task_seconds=None if seconds is None else read_seconds("`task_seconds`", seconds),
         on_progress=None if on_progress is None else cast("Any", function("`on_progress`", on_progress)),
+        max_failures=_read_failures(own.get("max_failures")),
         drain_on_interrupt=switch("`drain_on_interrupt`", own.get("drain_on_interrupt", False)),
     )
 

@@ -20,7 +20,7 @@ from outrider.session import Usage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outrider.fleet._journal import Counts
+    from outrider.fleet._journal.journal import Counts
 
 
 _RECENT: Final = 100
@@ -55,6 +55,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds: nothing is begun before, because of a limit of the account."""
     waiting_for: str | None = None
     """What that limit is."""
+    away: str | None = None
+    """What nothing is begun without, and why it is away: the journal, the ledger or the session store."""
     cost_usd: float = 0.0
     tokens: int = 0
     rate_per_minute: float = 0.0
@@ -89,6 +91,12 @@ class Tally:
             self.counts[status] = getattr(counts, status)
         self.total = counts.total
         self._cost_usd, self._tokens = cost_usd, tokens
+
+    def see_all(self, total: int, counts: Counts) -> None:
+        """What has become of the tasks of all workers."""
+        for status in STATUSES:
+            self.counts[status] = getattr(counts, status)
+        self.total = total
 
     def know_total(self) -> None:
         """The last task has begun, so their number is known."""
@@ -130,7 +138,13 @@ class Tally:
         return self._clock() - self._began
 
     def progress(
-        self, *, concurrency: int, waiting_until: float | None, waiting_for: str | None, is_draining: bool
+        self,
+        *,
+        concurrency: int,
+        waiting_until: float | None,
+        waiting_for: str | None,
+        away: str | None,
+        is_draining: bool,
     ) -> Progress:
         """How it stands."""
         usages, counts = tuple(self._usage.values()), cast("Any", self.counts)
@@ -144,6 +158,7 @@ class Tally:
             concurrency=concurrency,
             waiting_until=waiting_until,
             waiting_for=waiting_for,
+            away=away,
             cost_usd=self._cost_usd + sum(usage.cost_usd for usage in usages),
             tokens=self._tokens + sum(usage.total_tokens for usage in usages),
             rate_per_minute=rate * 60,
@@ -223,6 +238,13 @@ class Width:
         self._begun = 0
         self._since = 0
         """Tasks with a lower number began under another width, and say nothing about this one."""
+
+    def allow(self, most: int) -> None:
+        """As many may run as fit where they run, which may change meanwhile."""
+        was_full = self.now >= self._bounds.maximum
+        self._bounds = Adaptive(1, most, most)
+        if was_full or self.now > most:
+            self._change(most)
 
     def begin(self) -> int:
         """A task begins. Returns its number for the methods below."""

@@ -278,10 +278,11 @@ def _schema(output: object) -> object:
 
 
 def numbered(
-    tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None
+    tasks: Iterable[Task | str], check: Callable[[Task], None] = lambda _: None, *, placed: bool = True
 ) -> Iterator[tuple[int, Task]]:
     """Tasks with their numbers and ids, taken one by one and checked. Raises `OptionsError`, which names the
-    place, also for what `check` raises and for an id that two tasks have."""
+    place, also for what `check` raises and for an id that two tasks have. `placed`: make ids for those that
+    have none."""
     seen: dict[str, int] = {}
     for number, task in enumerate(tasks):
         try:
@@ -297,7 +298,7 @@ def numbered(
                 f"`tasks[{number}]` has the id of `tasks[{first}]`: {whole_task.id!r}",
                 hint="Give each task an id of its own, or leave them all out.",
             )
-        yield number, whole_task.placed(number)
+        yield number, whole_task.placed(number) if placed else whole_task
 
 
 def read_lines(lines: Iterable[str | bytes]) -> Iterator[Task]:

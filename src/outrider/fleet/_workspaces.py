@@ -1,6 +1,6 @@
 """The folders that tasks work in: a copy of another, a worktree of a repository, or an empty one.
 
-Everything here blocks: call it in a thread.
+Nearly everything here blocks: `in_thread` calls it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ import hashlib
 import logging
 import os
 import re
+import stat
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, TypeVarTuple, cast, get_args
 
+import anyio
 import msgspec
+from anyio.lowlevel import RunVar
 
 from outrider._folders import copy_folder, remove_folder
 from outrider._git import Repository, find_repository
+from outrider._threads import run_sync
 from outrider.fleet._errors import WorkspaceFailed
 from outrider.options._validators import choice, invalid_value, is_mapping, listed, path_text, text
 from outrider.redaction import preview
@@ -31,12 +37,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("outrider.fleet")
 
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
 Keep: TypeAlias = Literal["never", "failed", "always"]
 
 _LONGEST_NAME: Final = 80
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _PARTIAL: Final = ".partial"
 """Ends the name of a folder that is being made: one that lacks nothing has its own name."""
+_TEMPORARY: Final = "outrider-fleet-"
+_KEPT: Final = stat.S_ISVTX
+"""The mode of a temporary place with folders that are kept: nothing else needs this bit in it."""
+_YOUNG: Final = 60.0
 _LEAVING: Final = ".leaving"
 """Ends the name of a folder that is being removed."""
 
@@ -53,7 +66,7 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         choice(*get_args(Keep))(f"`{type(self).__name__}.keep`", self.keep)
 
     def make(self, id: str, root: Path) -> Path:
-        """Make the folder of this task below `root`, anew if it is there. Raises `WorkspaceFailed`."""
+        """Make the folder of this task below `root`, again if it is there. Raises `WorkspaceFailed`."""
         path = root / folder_name(id)
         try:
             root.mkdir(parents=True, exist_ok=True)
@@ -86,6 +99,11 @@ class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
         """Whether it stays after a task that ended like this."""
         # What waits is gone on with, in the same folder.
         return self.keep == "always" or status == "waiting" or (self.keep == "failed" and status != "done")
+
+    @property
+    def repository(self) -> str | None:
+        """The repository that is written to when the folder is made or removed."""
+        return None
 
     def _fill(self, path: Path) -> None:
         raise NotImplementedError
@@ -125,7 +143,7 @@ class Copy(Workspace, frozen=True, tag="copy"):
 
 class Worktree(Workspace, frozen=True, tag="worktree"):
     """A worktree of the repository `repo` at `ref`, on no branch. What is committed in it stays in the
-    repository as long as git keeps what no branch leads to; make a branch there to keep it for good."""
+    repository as long as git keeps what no branch leads to; make a branch there to keep it permanently."""
 
     repo: str
     ref: str = "HEAD"
@@ -135,6 +153,10 @@ class Worktree(Workspace, frozen=True, tag="worktree"):
         _set(self, "repo", path_text("`Worktree.repo`", self.repo))
         if text("`Worktree.ref`", self.ref).startswith("-"):
             raise invalid_value("`Worktree.ref`", "a commit, a branch or a tag", self.ref)
+
+    @property
+    def repository(self) -> str | None:
+        return os.path.realpath(self.repo)
 
     def _fill(self, path: Path) -> None:
         repository = self._repository()
@@ -183,6 +205,27 @@ def folder_name(id: str) -> str:
     return f"{name or 'task'}-{hashlib.sha256(id.encode()).hexdigest()[:8]}"
 
 
+_THREADS: Final = 8
+"""How many folders are made or removed at once in one event loop."""
+
+_limiter: RunVar[anyio.CapacityLimiter] = RunVar("outrider workspaces")
+_locks: RunVar[dict[str, anyio.Lock]] = RunVar("outrider repositories")
+
+
+async def in_thread(kind: Workspace, function: Callable[[*Ts], T], *arguments: *Ts) -> T:
+    """Call what makes or removes a folder, in one of a few threads for that alone: it may take long, and
+    agents need threads to start. Those of one repository come one after the other."""
+    if (limiter := _limiter.get(None)) is None:
+        _limiter.set(limiter := anyio.CapacityLimiter(_THREADS))
+    if kind.repository is None:
+        return await run_sync(function, *arguments, limiter=limiter)
+    if (locks := _locks.get(None)) is None:
+        _locks.set(locks := {})
+    # Before a thread is taken, which others need.
+    async with locks.setdefault(kind.repository, anyio.Lock()):
+        return await run_sync(function, *arguments, limiter=limiter)
+
+
 def has_folder(path: Path) -> bool:
     """Whether a task has its folder. A link in its place leads to another one."""
     return path.is_dir() and not path.is_symlink()
@@ -201,7 +244,7 @@ def working_folder(folder: Path, cwd: str) -> Path:
 
 
 def discard(kind: Workspace, folder: Path) -> bool:
-    """Remove the folder of a task. What is in the way is logged; gives whether it is gone."""
+    """Remove the folder of a task. What is in the way is logged; returns whether it is gone."""
     try:
         kind.remove(folder)
     except WorkspaceFailed:
@@ -210,10 +253,56 @@ def discard(kind: Workspace, folder: Path) -> bool:
     return True
 
 
+def make_root() -> tuple[Path, int | None]:
+    """A temporary place for folders, and its lock. Those of processes that were killed are removed."""
+    sweep_abandoned(Path(tempfile.gettempdir()))
+    root = Path(tempfile.mkdtemp(prefix=_TEMPORARY))
+    return root, _lock(root)
+
+
+def sweep_abandoned(place: Path) -> None:
+    """Remove what processes that were killed have left in a temporary place."""
+    for path in place.glob(f"{_TEMPORARY}*"):
+        with suppress(OSError):
+            found = path.lstat()
+            is_mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            # One that was just made may not have its lock yet.
+            if not is_mine or time.time() - found.st_mtime < _YOUNG or found.st_mode & _KEPT:
+                continue
+            lock = _lock(path)
+            if lock is not None:
+                try:
+                    log.info("what a run that was killed has left is removed: %s", path)
+                    remove_folder(path)
+                finally:
+                    os.close(lock)
+
+
+def mark_kept(root: Path) -> None:
+    """A folder in this place is kept: it is not swept."""
+    if root.name.startswith(_TEMPORARY):
+        with suppress(OSError):
+            root.chmod(0o700 | _KEPT)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder as long as this process lives; None if another has it."""
+    # Only where sessions run: Windows has none.
+    import fcntl
+
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        return None
+    return number
+
+
 def sweep(root: Path) -> None:
     """Remove what is left of folders that were being made or removed when their process was ended.
 
-    What is in the way is logged: nobody works in it.
+    What is in the way is logged: no one works in it.
     """
     try:
         left = [path for path in root.iterdir() if path.name.endswith((_PARTIAL, _LEAVING))]

@@ -121,8 +121,12 @@ def deny(
     return Answer(verdict="deny", reason=reason, interrupt=interrupt, context=context, notice=notice)
 
 
+class Postponed(Answer, frozen=True, kw_only=True):
+    """A denial for now: a person was asked, and will decide. Sessions with approvals make it."""
+
+
 def ask(reason: str | None = None, *, context: str | None = None, notice: str | None = None) -> Answer:
-    """Ask for permission, even if none is needed. `reason` is shown to whoever decides."""
+    """Ask for permission, even if none is needed. `reason` is shown to the person who decides."""
     return Answer(verdict="ask", reason=reason, context=context, notice=notice)
 
 

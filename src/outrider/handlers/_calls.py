@@ -46,7 +46,7 @@ class CallContext:
         self.tool_use_id: Final = tool_use_id
         """The tool call that it is about, if it is about one."""
         self.is_cancelled = False
-        """Whether nobody waits for the answer any more. Async functions are cancelled then; one that runs in
+        """Whether no one waits for the answer any more. Async functions are cancelled then; one that runs in
         a thread cannot be, and may look here."""
 
     @property
@@ -72,7 +72,7 @@ async def call(
     context: CallContext | None = None,
     **keywords: object,
 ) -> object:
-    """Call a function of the user's, async or not, and wait for what it gives.
+    """Call a user's function, async or not, and wait for what it gives.
 
     One that is not async runs in a thread, in a copy of this task's context, however many others do; when the
     call is cancelled it is left to itself. Raises `CallTimedOut` after `timeout` seconds, else what the
@@ -213,7 +213,7 @@ async def attempt_call(
         request.is_cancelled = True
         return Attempt(outcome="timed_out", error=CallTimedOut(timeout))
     if anyio.current_effective_deadline() == -math.inf if origin is None else origin.is_cancelled:
-        # The callback was cancelled and went on to give an answer, which nobody waits for.
+        # The callback was cancelled and went on to give an answer, which no one waits for.
         request.is_cancelled = True
         await checkpoint()
     return Attempt(outcome="answered", value=value)

@@ -311,8 +311,8 @@ class Call:
 class BridgedServer:
     """A server of the `mcp` library, as one session sees it.
 
-    Requests are numbered anew: whenever the set of servers changes, the agent connects to each of them again
-    and counts from 0, while it may still wait for answers from before.
+    Requests get numbers of their own: whenever the set of servers changes, the agent connects to each of them
+    again and counts from 0, while it may still wait for answers from before.
     """
 
     def __init__(

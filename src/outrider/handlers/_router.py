@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from outrider.errors import OptionsError
 from outrider.options import SdkServer
 from outrider.wire import Json, JsonObject
+from outrider.wire._tolerant import is_object
 from outrider.wire.control import INVALID_PARAMS, JsonRpcError, JsonRpcRequest, McpReply, jsonrpc_from_wire
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ class Handlers:
 
     @property
     def allowed_by_nature(self) -> tuple[str, ...]:
-        """Rules for tools that may be used without asking, because there is nobody to ask: a function
+        """Rules for tools that may be used without asking, because there is no one to ask: a function
         that is given to a session is meant to be used."""
         options = self._options
         is_asked = options.permission is not None or options.permission_prompt_tool_name is not None
@@ -267,15 +268,14 @@ class Handlers:
 
 
 def _no_hook(ask: HookCallback, _: Origin) -> Awaitable[JsonObject]:
-    # Registered by an earlier `initialize`, or by nobody.
+    # Registered by an earlier `initialize`, or by no one.
     raise LookupError(f"there is no hook {ask.callback_id!r}")
 
 
 # Events.
 
 Outcome: TypeAlias = Literal["answered", "failed", "timed_out", "cancelled"]
-"""Whether the user's function answered; if not, the agent was told of a failure, or what the failure policy
-says."""
+"""Whether the user's function answered; if not, the agent got a failure, or what the failure policy says."""
 
 
 class Handled(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,7 +297,7 @@ class ToolHandled(Handled, frozen=True, kw_only=True):
     arguments: JsonObject
     """As the model gave them."""
     is_error: bool
-    """Whether the model was told of an error."""
+    """Whether the model was told about an error."""
 
 
 class HookHandled(Handled, frozen=True, kw_only=True):
@@ -308,6 +308,19 @@ class HookHandled(Handled, frozen=True, kw_only=True):
     """The function's."""
     answer: JsonObject
     """As sent."""
+
+    @property
+    def decision(self) -> str | None:
+        """What it decided: `allow`, `deny`, `ask`, `defer`, `block` or `stop`; none if it decided nothing."""
+        if self.answer.get("continue") is False:
+            return "stop"
+        specific = self.answer.get("hookSpecificOutput")
+        decision = self.answer.get("decision")
+        if is_object(specific):
+            inner = specific.get("decision")
+            behavior = inner.get("behavior") if is_object(inner) else None
+            decision = specific.get("permissionDecision") or behavior or decision
+        return decision if isinstance(decision, str) else None
 
 
 class PermissionHandled(Handled, frozen=True, kw_only=True):
@@ -320,6 +333,8 @@ class PermissionHandled(Handled, frozen=True, kw_only=True):
     """`pending`: it waits for a person, and the session is parked."""
     reason: str
     """Who decided and why: a rule, the callback, or that there was none."""
+    approval_id: str | None = None
+    """The approval that it waits for, or that allowed or denied it."""
 
 
 class ElicitationHandled(Handled, frozen=True, kw_only=True):
@@ -387,7 +402,7 @@ class Endpoint(Protocol):
     """A server of this process, as one session sees it."""
 
     async def receive(self, message: JsonObject, origin: Origin) -> JsonObject | None:
-        """Take a JSON-RPC message of the agent. Gives the reply; None for what gets none.
+        """Take a JSON-RPC message of the agent. Returns the reply; None for what gets none.
 
         Raises nothing but cancellation, which cancels what the message began.
         """

@@ -421,7 +421,7 @@ def make_command(
 def make_version_probe(
     options: Options, *, environ: Mapping[str, str] | None = None, platform: str = sys.platform
 ) -> Command:
-    """The command that asks the agent's program for its version, on the machine that it would run on.
+    """The command that asks Claude Code for its version, on the machine that it would run on.
 
     Used when a session cannot be opened, to find out whether the program is too old or does not run at all.
     Raises what `make_command` raises.

@@ -112,7 +112,7 @@ def find_agent(
     platform: str | None = None,
     look: Look | None = None,
 ) -> str:
-    """The path of the agent's program, as an absolute one.
+    """The path of Claude Code, as an absolute one.
 
     If `cli_path` is given, nothing else counts; a text without a slash is looked up on PATH, as a shell does.
     Else it is the first that is there of `bundled_path`, the variable `CLAUDE_CODE_BUNDLED_CLI`, a folder
@@ -326,7 +326,7 @@ def check_version(text: str | None, *, environ: Mapping[str, str] | None = None)
     if not version.is_known:
         said = f"says it is of version {preview(text)!r}" if text else "does not say its version"
         warnings.warn(
-            f"The agent's program {said}; Outrider needs {MINIMUM_AGENT_VERSION} or later. "
+            f"Claude Code {said}; Outrider needs {MINIMUM_AGENT_VERSION} or later. "
             f"Update it with `claude update`, or set {SKIP_VARIABLE}.",
             AgentVersionUnknown,
             stacklevel=2,
@@ -337,7 +337,7 @@ def check_version(text: str | None, *, environ: Mapping[str, str] | None = None)
 
 
 _DEFERS: Final = Version((2, 1, 89))
-"""The first version that leaves a call for later, and goes on with it when the session is resumed."""
+"""The first version that leaves a call for later, and continues it when the session is resumed."""
 _WAITS: Final = Version((2, 1, 261))
 """The first one that can be told to wait for the hooks before it does."""
 

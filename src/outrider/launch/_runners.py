@@ -46,7 +46,7 @@ _KEPT_BY_SHELLS: Final = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID",
 # of the program's, whose variables are set in the subshell alone: its PATH cannot lead this script astray.
 #
 # It stays beside the program for three reasons: to remove the folder, to pass signals on, and to end the
-# program once nobody is left to talk to it. The last needs a parent that goes away with the connection.
+# program once no one is left to talk to it. The last needs a parent that goes away with the connection.
 # Under sshd that is so; in a container the parent is outside and cannot be seen, and an agent that does not
 # end with its input runs on until the container stops.
 _SCRIPT: Final = r"""
@@ -515,7 +515,7 @@ def _check(runner: str, field: str, value: object, *, hint: str = "", spaces: bo
         return
     why = ""
     if not isinstance(value, str):
-        why = "it is no text"
+        why = "it is not text"
     elif not value.strip():
         why = "it is empty"
     elif value.startswith("-"):

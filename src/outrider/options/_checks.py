@@ -79,14 +79,14 @@ def allows_whole_tool(rule: str) -> bool:
 
 def is_skill_name(place: str, name: str) -> None:
     """Raise for the name of a skill that cannot stand in a rule `Skill(name)`, or means more than one."""
-    if reason := _skill_fault(name):
+    if reason := _skill_problem(name):
         raise OptionsError(
             f"{place} cannot be {name!r}: {reason}",
             hint='Give the plain name of a skill, or "all" in place of the list.',
         )
 
 
-def _skill_fault(name: str) -> str:
+def _skill_problem(name: str) -> str:
     if name != name.strip():
         return "it has blanks around it"
     if any(character in name for character in "(),"):
@@ -181,7 +181,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "on_auth_refresh",
         lambda o: o.on_auth_refresh is not None and any(map(o.env.get, _KEYS)),
-        "`on_auth_refresh` has no effect with an API key in `env`, which is used in the place of tokens",
+        "`on_auth_refresh` has no effect with an API key in `env`, which is used instead of tokens",
         "Leave out `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN`, or `on_auth_refresh`.",
     ),
     # The program and its model.
@@ -189,7 +189,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "executable_args",
         lambda o: o.executable_args and o.executable is None,
         "`executable_args` needs `executable`, which they are for",
-        "Arguments for the program itself go into `extra_args`.",
+        "Arguments for Claude Code itself go into `extra_args`.",
     ),
     Rule(
         "fallback_model",
@@ -218,7 +218,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "continue_conversation",
         lambda o: o.continue_conversation and o.resume is not None,
-        "`continue_conversation` and `resume` name two sessions to go on with",
+        "`continue_conversation` and `resume` name two sessions to continue",
         "Leave one of them out.",
     ),
     Rule(
@@ -242,7 +242,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "session_id",
         lambda o: o.session_id is not None and _goes_on(o) and not o.fork_session,
-        "`session_id` is for a new session, and `resume` or `continue_conversation` goes on with an old one",
+        "`session_id` is for a new session, and `resume` or `continue_conversation` continues an old one",
         "Leave it out, or set `fork_session`.",
     ),
     Rule(
@@ -285,7 +285,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "isolation",
         lambda o: _is_fresh(o) and _goes_on(o) and o.session_store is None,
-        "a hermetic run has no sessions to go on with",
+        "a hermetic run has no sessions to continue",
         "Give it a folder that lasts, `Isolation.hermetic(config_dir)`, or a `session_store`.",
     ),
     Rule(
@@ -398,7 +398,7 @@ _OURS: Final = """
 """
 
 OURS: Final = frozenset(_OURS.split())
-"""Flags that nobody may set."""
+"""Flags that no one may set."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]+\Z")
 
@@ -417,7 +417,7 @@ def is_free_flag(place: str, name: str) -> None:
     if option := flag_owners().get(flag):
         raise OptionsError(f"{place} cannot be {name!r}: `{option}` decides on it", hint=f"Set `{option}`.")
     if flag in OURS:
-        why = "with it, Outrider could not talk to the program"
+        why = "with it, Outrider could not talk to Claude Code"
         raise OptionsError(f"{place} cannot be {name!r}: {why}", hint="Leave it out.")
 
 

@@ -19,6 +19,7 @@ from outrider.errors import OptionsError
 from outrider.options._servers import McpServer, SdkServer
 from outrider.options._table import GivenPath
 from outrider.options._values import (
+    SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     AdaptiveThinking,
     CustomPrompt,
     DisabledThinking,
@@ -76,9 +77,6 @@ def begins_like_json(value: str) -> bool:
 
 # Prompts.
 
-# Among the texts of a prompt, it says how far it is the same each time. Older versions do not know it.
-_CACHE_BOUNDARY = "__SYSTEM_PROMPT_DYNAMIC_BOUNDARY__"
-
 
 def system_prompt(prompt: Prompt, append: str | None) -> list[str] | None:
     """The texts in place of the agent's own prompt; none for its own, `[""]` for no prompt at all."""
@@ -94,9 +92,9 @@ def appended_prompt(append: str | None, prompt: Prompt) -> str | None:
 
 
 def prompt_text(prompt: Prompt, append: str | None) -> str | None:
-    """The same as one text, as the agent joins it."""
+    """The same as one text, as Claude Code joins it: older versions do not know the boundary."""
     texts = system_prompt(prompt, append) or ()
-    return "\n\n".join(text for text in texts if text != _CACHE_BOUNDARY) or None
+    return "\n\n".join(text for text in texts if text != SYSTEM_PROMPT_DYNAMIC_BOUNDARY) or None
 
 
 def no_prompt(prompt: Prompt, append: str | None) -> str | None:
@@ -205,7 +203,7 @@ def awaits_initialize(
 ) -> bool | None:
     """Whether the program must know what `initialize` says before it does anything.
 
-    A session that was left with a deferred call goes on by itself when it is resumed. Without this flag it
+    A session that was left with a deferred call continues by itself when it is resumed. Without this flag it
     may do so before the hooks are registered, and then a call runs that one of them denies.
     """
     is_resumed = resume is not None or continue_conversation

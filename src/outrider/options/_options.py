@@ -303,12 +303,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         function,
         Host("the session"),
         Variable("CLAUDE_CODE_OAUTH_401_WAIT_MS", encode.auth_wait, since=(2, 1, 77)),
-        # They would be used in the place of a token.
+        # They would be used in place of a token.
         Variable("ANTHROPIC_API_KEY", encode.nothing),
         Variable("ANTHROPIC_AUTH_TOKEN", encode.nothing),
     )
     """Returns an OAuth token (`CLAUDE_CODE_OAUTH_TOKEN`). Called when a session opens, unless `env` has one,
-    and when the API rejects the token: the turn goes on with the new one. Not with an API key in `env`; one
+    and when the API rejects the token: the turn continues with the new one. Not with an API key in `env`; one
     that is inherited is left out."""
 
     # Model.
@@ -423,7 +423,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         reserves="allowed-tools",
     )
     """Rules for what may be used without asking: `Read`, `Bash(git *)`, `mcp__server__tool`, or a tool of
-    yours by its name. Nobody is asked about these, not even the `permission` callback."""
+    yours by its name. No one is asked about these, not even the `permission` callback."""
     disallowed_tools: tuple[str, ...] = option(
         (), listed(forms.rule), Flag("--disallowedTools", encode.joined), reserves="disallowed-tools"
     )
@@ -518,7 +518,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     permission_prompts: Literal["host", "none"] | None = option(
         None, choice("host", "none"), Flag("--permission-prompts", since=(2, 1, 259))
     )
-    """Who is asked: this process, or nobody, so that everything that would be asked is denied. Unset: this
+    """Who is asked: this process, or no one, so that everything that would be asked is denied. Unset: this
     process."""
     allow_dangerously_skip_permissions: bool = option(
         False, switch, Flag("--allow-dangerously-skip-permissions", since=(2, 0, 26))
@@ -669,7 +669,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
         warn_of_shadowed_permission(self, given)
 
     def replace(self, **changes: Unpack[OptionFields]) -> Self:
-        """A copy with these options changed, and checked anew. `env` and `hooks` are replaced, not added
+        """A copy with these options changed, and checked again. `env` and `hooks` are replaced, not added
         to.
         """
         return type(self)(**cast("OptionFields", {**self._given(), **changes}))

@@ -6,7 +6,7 @@ Filled when the class is made; knows no option by name. `outrider.launch` carrie
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -116,7 +116,8 @@ def _declare(name: str, declared: Option) -> None:
             _ROWS_OF.setdefault(each, []).append(row)
 
 
-def flag_owners() -> dict[str, str]:
+@cache
+def flag_owners() -> Mapping[str, str]:
     """The option that stands for each flag."""
     made = {to.name.removeprefix("--"): name for name, to in reversed(ROWS) if isinstance(to, Flag | File)}
     return {flag: name for name, each in OPTIONS.items() for flag in each.reserved} | made
@@ -129,19 +130,25 @@ def encode_set(
     Claude Code is of this version."""
     return _encode(
         options,
-        lambda to: isinstance(to, kinds) and to.since <= version and (not to.until or version < to.until),
+        [
+            (name, to)
+            for name, to in _set_rows(options)
+            if isinstance(to, kinds) and to.since <= version and (not to.until or version < to.until)
+        ],
     )
 
 
-def _encode(options: msgspec.Struct, is_wanted: Callable[[D], bool]) -> list[tuple[str, D, object]]:
+def _set_rows(options: msgspec.Struct) -> list[tuple[str, Destination]]:
+    """The destinations of the options that are set, and those that always get something."""
     rows = set(_ALWAYS)
     for name in differing(options):
         rows.update(_ROWS_OF.get(name, ()))
+    return [ROWS[row] for row in sorted(rows)]
+
+
+def _encode(options: msgspec.Struct, rows: list[tuple[str, D]]) -> list[tuple[str, D, object]]:
     encoded: list[tuple[str, D, object]] = []
-    for row in sorted(rows):
-        name, to = cast("tuple[str, D]", ROWS[row])
-        if not is_wanted(to):
-            continue
+    for name, to in rows:
         value = getattr(options, name)
         if to.encode is not None:
             value = to.encode(value, *map(partial(getattr, options), to.also))
@@ -162,11 +169,8 @@ class OlderWays(NamedTuple):
 def older_ways(options: msgspec.Struct, version: Version) -> OlderWays:
     """How the options that are set go to a version that need not be the newest."""
     ways = OlderWays({}, {})
-
-    def is_later(to: Destination) -> bool:
-        return version < to.since
-
-    for name, to, _ in _encode(options, is_later):
+    later = [(name, to) for name, to in _set_rows(options) if version < to.since]
+    for name, to, _ in _encode(options, later):
         found = ways.moved if to.optional else ways.missing
         found[name] = max(to.since, found.get(name, ()))
     return ways

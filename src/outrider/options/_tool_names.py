@@ -23,7 +23,7 @@ SERVER: Final = re.compile(r"mcp__(?:(?!__).)+\Z")
 RULE: Final = re.compile(r"(?P<name>[^()]+)\((?P<content>.*)\)\Z", re.DOTALL)
 ALL_USES: Final = re.compile(r"\**\Z")
 _NEARLY: Final = 0.9
-_ESCAPE: Final = "If the session can have such a tool all the same, name it in `extra_tools`."
+_ESCAPE: Final = "If the session can have such a tool anyway, name it in `extra_tools`."
 
 
 @cache
@@ -177,7 +177,7 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
         return [*sorted(known_tools()), *self.own, *self.aliases]
 
     def may_be_unknown(self, beginning: str) -> bool:
-        """Whether there may be tools that nobody here knows whose names begin so, or begin that."""
+        """Whether there may be tools that no one here knows whose names begin so, or begin that."""
         return self._may_be_served(beginning) or any(
             _overlap(beginning, _beginning_of(each)) for each in self.extra if is_pattern(each)
         )

@@ -24,7 +24,7 @@ Check: TypeAlias = Callable[[str, str], None]
 """Takes a place and a text, and raises if the text cannot stand there."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Python makes U+DC80 to U+DCFF of bytes that are no UTF-8, in file names and variables, and bytes of these.
+# Python makes U+DC80 to U+DCFF of bytes that are not UTF-8, in file names and variables, and bytes of these.
 _SURROGATE_NOT_A_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 _WORD_BREAKS = re.compile(r"[\s_-]+")
 
@@ -82,7 +82,7 @@ def _clean(place: str, value: str, surrogates: re.Pattern[str] = _SURROGATE, *, 
         problem, hint = "a NUL byte", "Remove it: no argument or variable can contain one."
     elif surrogates.search(value):
         problem = "a lone surrogate, which is not a character"
-        hint = 'Decode the text anew, for example with `errors="replace"`.'
+        hint = 'Decode the text again, for example with `errors="replace"`.'
     else:
         # Without what a subclass makes of it, as an enumeration does.
         return str.__str__(value)
@@ -108,7 +108,7 @@ def text(place: str, value: object) -> str:
 
 
 def secret_text(place: str, value: object) -> str:
-    """A text that is never shown; it may hold bytes that are no UTF-8, as a variable of this process may."""
+    """A text that is never shown; it may hold bytes that are not UTF-8, as a variable of this process may."""
     if not isinstance(value, str):
         hint = "Leave it out." if value is None else "Convert it with `str(…)`."
         raise invalid_value(place, "a text", value, hint, hidden=True)

@@ -190,16 +190,21 @@ def _made_default(value: object) -> object:
     return value if factory is None else factory()
 
 
+@cache
+def _all_defaults(kind: type[msgspec.Struct]) -> list[object]:
+    """The default of each field, or a mark that it has none."""
+    return [defaults_of(kind).get(name, msgspec.NODEFAULT) for name in kind.__struct_fields__]
+
+
 def differing(struct: msgspec.Struct) -> dict[str, object]:
     """The fields that differ from their defaults, in their order."""
-    found: dict[str, object] = {}
-    defaults = defaults_of(type(struct))
-    for name in struct.__struct_fields__:
-        value, default = getattr(struct, name), defaults.get(name, msgspec.NODEFAULT)
+    values, defaults = msgspec.structs.astuple(struct), _all_defaults(type(struct))
+    return {
+        name: value
+        for name, value, default in zip(struct.__struct_fields__, values, defaults, strict=True)
         # Objects of others are not compared: they may answer anything.
-        if value is not default and not (type(value) is type(default) and value == default):
-            found[name] = value
-    return found
+        if value is not default and not (type(value) is type(default) and value == default)
+    }
 
 
 def plain(value: object) -> object:
@@ -220,8 +225,8 @@ def plain(value: object) -> object:
 def _spellings(kind: type[OptionValue]) -> dict[str, str]:
     """Each field by the names that it may be given: its own, in camel case, and the agent's."""
     names = kind.__struct_fields__
-    spelled = dict(zip(kind.__struct_encode_fields__, names, strict=True))
-    return spelled | {_camel(name): name for name in names} | {name: name for name in names}
+    by_wire_name = dict(zip(kind.__struct_encode_fields__, names, strict=True))
+    return by_wire_name | {_camel(name): name for name in names} | {name: name for name in names}
 
 
 def _camel(name: str) -> str:
@@ -436,7 +441,7 @@ class Timeouts(OptionValue, frozen=True, kw_only=True):
     turn: float | None = 3600.0
     """A whole turn."""
     background: float | None = 600.0
-    """Work that goes on in the background after the answer, if it is waited for."""
+    """Work that continues in the background after the answer, if it is waited for."""
     control: float | None = 60.0
     """An answer to a control request."""
     permission: float | None = None

@@ -112,7 +112,7 @@ class Peer:
     """One end of a connection.
 
     `role` says which end: it decides how requests of the other side are read and which of them are known.
-    `serves` names the requests that somebody here answers; any other is refused as unsupported at once, so
+    `serves` names the requests that someone here answers; any other is refused as unsupported at once, so
     that the other side never waits for nothing. By default all known ones are handed over.
     """
 

@@ -75,7 +75,7 @@ MESSAGE_TABLE: Final = Table(
             MessageSignal.CANCELLED: MessageState.WITHDRAWN,
             **_ENDINGS,
         },
-        # Folded into a turn that goes on: that turn's result answers it.
+        # Folded into a turn that continues: that turn's result answers it.
         MessageState.CONSUMED: {**_ENDINGS},
         MessageState.ANSWERED: {},
         MessageState.WITHDRAWN: {},

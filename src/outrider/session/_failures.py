@@ -1,4 +1,4 @@
-"""Makes the typed errors of failed starts and failed turns. Raises none of them.
+"""Makes the typed errors of failed starts, failed turns and lost connections. Raises none of them.
 
 A start is judged by stderr and the options, a turn by its result and the messages before it.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from outrider.command import Command
 from outrider.errors import (
     ApiFailed,
+    ConnectionLost,
     FolderNotFound,
     LaunchError,
     LimitReached,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from outrider.transports import Transport
     from outrider.wire import Message
 
-__all__ = ["failure_of", "failure_of_retry", "hide_known", "startup_failure"]
+__all__ = ["failure_of", "failure_of_retry", "hide_known", "startup_failure", "why_lost"]
 
 
 class Case(NamedTuple):
@@ -124,7 +125,7 @@ def _no_message(case: Case) -> OutriderError:
     session = None if case.options is None else case.options.resume
     where = f"the session {session!r}" if session else "the session"
     return TranscriptError(
-        f"{case.match[1]!r} is no message of {where}",
+        f"{case.match[1]!r} is not a message of {where}",
         hint="Give the uuid of one of its messages as `resume_session_at`, or leave it out.",
         session_id=session,
     )
@@ -454,7 +455,7 @@ def _hint(
 
 
 def _resets_at(message: ResultMessage, messages: Sequence[Message]) -> float | None:
-    """When a rate limit is lifted: the last event that tells of one, or a time at the end of the text."""
+    """When a rate limit is lifted: the last event that reports one, or a time at the end of the text."""
     for each in reversed(messages):
         if isinstance(each, RateLimitEvent) and each.rate_limit_info.status == "rejected":
             info = each.rate_limit_info
@@ -470,3 +471,19 @@ def _utc(moment: float) -> str:
         return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M} UTC"
     except (ValueError, OverflowError, OSError):
         return ""
+
+
+def why_lost(error: BaseException | None, transport: Transport) -> OutriderError:
+    """Why a connection that was not closed has ended: by an error, or with the agent's output."""
+    if isinstance(error, OutriderError):
+        return error
+    if error is not None:
+        lost = ConnectionLost(f"the transport failed: {error!r}")
+        lost.__cause__ = error
+        return lost
+    code = getattr(transport, "returncode", None)
+    if isinstance(code, int):
+        # With code 0, or it would be an error already. While a turn is unanswered, that is a failure too.
+        tail = str(getattr(transport, "stderr_tail", ""))
+        return ProcessExited(code, stderr_tail=tail)
+    return ConnectionLost("the agent ended its output")

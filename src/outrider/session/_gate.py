@@ -23,7 +23,7 @@ from outrider.approvals._approval import KINDS, digest_of
 from outrider.approvals._approvals import KIND
 from outrider.approvals._errors import ApprovalSettled, SessionParked
 from outrider.errors import LeaseLost, OutriderError, SessionBusy, UsageError
-from outrider.handlers._answers import Answer, allow, ask, defer, deny
+from outrider.handlers._answers import Answer, Postponed, allow, ask, defer, deny
 from outrider.handlers._calls import call, name_of
 from outrider.handlers._hooks.hook import Hook
 from outrider.handlers._policy.policy import Policy, call_of_hook
@@ -68,13 +68,6 @@ _LATER: Final = (
 )
 
 
-_DECISIONS: Final[dict[str | None, Literal["allow", "deny", "pending"]]] = {
-    "allow": "allow",
-    "deny": "deny",
-    "defer": "pending",
-}
-
-
 class Gate:
     """The approvals of one session."""
 
@@ -103,6 +96,8 @@ class Gate:
         self._process = os.getpid()
         self.has_prompts_behind: Callable[[], bool] = lambda: False
         """Whether a prompt waits behind the one that the agent works on."""
+        self.trace_of: Callable[[str], str] = lambda _: ""
+        """The span of the turn that makes a call, if there is telemetry."""
 
     def guarded(self) -> Options:
         """The options, with hooks that ask, and a permission callback that does."""
@@ -276,6 +271,14 @@ class Gate:
             raise UsageError("Nothing waits in the session", hint="Send a prompt.")
         return "\n\n".join(lines)
 
+    @property
+    def parked_traces(self) -> tuple[str, ...]:
+        """The spans of the turns that the next one continues: it tells of their calls, or makes one that is
+        left."""
+        told = [self._known[id] for id in self._told]
+        left = [each for each in self._known.values() if each.is_deferred and each.is_open]
+        return tuple(dict.fromkeys(each.trace for each in told or left if each.trace))
+
     def told(self, state: TurnState) -> None:
         """The report is the prompt of this turn."""
         self._told_in = state
@@ -302,8 +305,9 @@ class Gate:
             tool_use_id=id,
             tool_name=tool,
             input=input,
-            decision=_DECISIONS[answer.verdict],
+            decision=_verdict(answer),
             reason=f"approval {approval.id}",
+            approval_id=approval.id,
         )
         self._observe(handled)
         self._wake()
@@ -368,7 +372,8 @@ class Gate:
             # Two may have it open already: the other one has the lease.
             with suppress(SessionBusy, LeaseLost):
                 await self._leases.ensure(_lease_key(session_id))
-        return await self._approvals.ask(session_id, tool, input, **more)
+        trace = self.trace_of(more["tool_use_id"])
+        return await self._approvals.ask(session_id, tool, input, trace=trace, **more)
 
     async def _known_call(self, call_id: str, digest: str) -> Approval | None:
         """The approval that a call was parked for: this very call, or one like it that was granted."""
@@ -455,7 +460,7 @@ class Gate:
             self._known[approval.id] = self._parked[approval.id] = await self._approvals.change(
                 approval.id, lambda one, _: one.parked(is_deferred=can_defer)
             )
-        return defer() if can_defer else deny(_LATER)
+        return defer() if can_defer else Postponed(verdict="deny", reason=_LATER)
 
 
 class _Asker:
@@ -481,6 +486,12 @@ class _Asker:
 def _allowed(approval: Approval) -> Answer:
     # With its input, even if nobody changed it here: what Claude Code has may be another.
     return allow(approval.given_input, reason=f"approved by {approval.by}" if approval.by else None)
+
+
+def _verdict(answer: Answer) -> Literal["allow", "deny", "pending"]:
+    if answer.verdict == "defer" or isinstance(answer, Postponed):
+        return "pending"
+    return "allow" if answer.verdict == "allow" else "deny"
 
 
 def _lease_key(session_id: str) -> SessionKey:

@@ -45,7 +45,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
 
     session_id: str | None = None
     version: str | None = None
-    """Of the agent's program."""
+    """The version of Claude Code."""
     model: str | None = None
     permission_mode: str | None = None
     cwd: str | None = None
@@ -95,7 +95,7 @@ class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=
     def with_answer(self, answer: object) -> Self:
         """After the answer to a request; the same one if it changes nothing.
 
-        The message that tells of the change comes later, that of a model not before the next turn.
+        The message that reports the change comes later, that of a model not before the next turn.
         """
         if isinstance(answer, ModelSet) and answer.model:
             return msgspec.structs.replace(self, model=answer.model)

@@ -1,4 +1,4 @@
-"""What telemetry is told of sessions, pools and runs: the protocols that `outrider.telemetry` fulfils.
+"""What sessions, pools and runs report to telemetry: the protocols that `outrider.telemetry` fulfils.
 
 Nothing of telemetry is loaded or called unless the options or `default` have an `Instrument`.
 """
@@ -38,8 +38,13 @@ class SessionFollower(Protocol):
         """Around the start of Claude Code; to be called with the connection once that is ready."""
         ...
 
-    def turn_began(self, turn: TurnState, context: Context) -> None:
-        """A turn is about to be sent, and its callbacks will run in copies of this context."""
+    def turn_began(self, turn: TurnState, context: Context, continues: Sequence[str] = ()) -> None:
+        """A turn is about to be sent, and its callbacks will run in copies of this context. `continues`: what
+        `trace_of` gave for calls of other turns, perhaps in another process, that this one goes on with."""
+        ...
+
+    def trace_of(self, tool_use_id: str) -> str:
+        """The turn that makes a call, in a form that can be kept; empty if it is not known."""
         ...
 
     def prompt_sent(self, turn: TurnState, frame: JsonObject) -> None:

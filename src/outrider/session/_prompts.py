@@ -134,7 +134,9 @@ def _read(path: str | PathLike[str]) -> tuple[bytes, str]:
             )
         if not file.is_file():
             # To read a pipe or a device might never end.
-            raise UsageError(f"{name} is no regular file", hint="Copy its content to one, or send the bytes.")
+            raise UsageError(
+                f"{name} is not a regular file", hint="Copy its content to one, or send the bytes."
+            )
         _refuse_size(file.stat().st_size, _MOST_TEXT, name)
         return file.read_bytes(), name
     except (OSError, ValueError) as error:
@@ -305,9 +307,9 @@ def _checked(prompt: object) -> object:
 def _checked_dict(given: JsonObject) -> JsonObject:
     kind = given.get("type")
     if not isinstance(kind, str | None):
-        raise MessageInvalid(given, "its `type` is no text")
+        raise MessageInvalid(given, "its `type` is not text")
     if given.get("uuid") is not None and not isinstance(given["uuid"], str):
-        raise MessageInvalid(given, "its `uuid` is no text")
+        raise MessageInvalid(given, "its `uuid` is not text")
     if kind != "user" and kind in FRAME_TYPES:
         raise MessageInvalid(given, f"a message of type {kind!r} is not one that a user sends")
     inner = given.get("message") if kind == "user" or "message" in given else given

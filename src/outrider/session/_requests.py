@@ -231,7 +231,7 @@ class Requests(ABC):
     # What a session knows.
 
     def _serving(self, own: Mapping[str, SdkServer]) -> AbstractAsyncContextManager[Mapping[str, JsonObject]]:
-        """Serve these as well, in place of those of an earlier call. Gives all servers of this process, for
+        """Serve these as well, in place of those of an earlier call. Returns all servers of this process, for
         the request: the agent drops those that a request does not name."""
         for name in own:
             raise OptionsError(f"the server {name!r} runs in this process, and there is nothing to serve it")

@@ -30,7 +30,6 @@ from outrider.wire import (
     Value,
 )
 from outrider.wire.choices import TerminalReason
-from outrider.wire.shapes import BackgroundTask, PermissionDenial
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from outrider.approvals import Approval
     from outrider.handlers import Shape
     from outrider.options import Options
+    from outrider.wire.shapes import BackgroundTask, PermissionDenial
     from outrider.wire.tools import ToolOutput
 
     Output = TypeVar("Output", default=Json)
@@ -118,7 +118,7 @@ class ToolRun(msgspec.Struct, frozen=True):
     @property
     def output(self) -> ToolOutput | list[ToolOutput] | Json:
         """The tool's own result: a typed value for a built-in tool (`BashOutput`, …), as sent for others. A
-        text tells of a failure. None if the tool has not ended, or has no more than `result`."""
+        text reports a failure. None if the tool has not ended, or has no more than `result`."""
         message = self.message
         # With several results in a message it is not known whose it is.
         if message is None or sum(isinstance(block, ToolResultBlock) for block in message.content) > 1:
@@ -127,7 +127,7 @@ class ToolRun(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether the model was told of an error."""
+        """Whether the model was told about an error."""
         return self.result is not None and bool(self.result.is_error)
 
 
@@ -174,7 +174,7 @@ class Result(msgspec.Struct, Generic[Output_co], frozen=True, kw_only=True):
     output: Output_co = cast("Output_co", None)
     """The structured output, if one was asked for."""
     pending: tuple[Approval, ...] = ()
-    """What waits for a person: the session goes on with `outrider.go_on` once it is decided."""
+    """What waits for a person: the session continues with `outrider.go_on` once it is decided."""
 
     def __post_init__(self) -> None:
         found: dict[str, object] = {
@@ -304,7 +304,7 @@ def _output_of(message: ResultMessage | None, messages: Sequence[Message]) -> Js
 def output_error(
     message: ResultMessage, messages: Sequence[Message], shape: Shape[object]
 ) -> OutputInvalid | None:
-    """Why the output of a turn is no value of the type that was asked for, if it is none."""
+    """Why the output of a turn is not a value of the type that was asked for, if it is none."""
     from outrider.handlers import ShapeError
 
     try:

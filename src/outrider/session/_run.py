@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 from outrider.errors import AgentTooOld, OptionsError, UsageError
+from outrider.options._validators import text
 from outrider.session._result import Output, Output_co
 from outrider.session._session import Session
 
@@ -64,9 +65,9 @@ async def go_on(
     Give the options that the session had. If more has to be approved, `Result.pending` has it.
 
     Raises `SessionParked` if something is not decided yet, `UsageError` if nothing waits, `SessionBusy` if
-    somebody has it open; else what `run` raises.
+    someone has it open; else what `run` raises.
     """
-    fields["resume"] = session_id
+    fields["resume"] = text("`session_id`", session_id)
     session = Session(options, output=output, **fields)
     await check_decided(session.options, session_id)
     async with session:
@@ -75,7 +76,7 @@ async def go_on(
 
 
 async def check_decided(options: Options, session_id: str) -> None:
-    """Raise unless a session can go on: before a process is started for it."""
+    """Raise unless a session can continue: before a process is started for it."""
     from outrider.approvals import SessionParked
     from outrider.session._gate import DECIDE_FIRST
 

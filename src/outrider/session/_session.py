@@ -203,7 +203,8 @@ class Session(Requests, Generic[Output_co]):
         own = await conversation.offered_turn()
         if own is None:
             gate.check_free(self.id)
-            state, start = await conversation.send(await gate.report(), until, None)
+            report = await gate.report()
+            state, start = await conversation.send(report, until, None, continues=gate.parked_traces)
             gate.told(state)
             return Turn[Output_co](conversation, state, start)
         conversation.own_turn = None

@@ -1,6 +1,6 @@
 """One turn, for its user: what comes, what it came to, and ways to end it or add to it.
 
-Keeps the agent running as long as somebody has it. What is known of the turn is in its state, which the
+Keeps the agent running as long as someone has it. What is known of the turn is in its state, which the
 connection keeps.
 """
 
@@ -66,6 +66,11 @@ class CancelReceipt(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return self.outcome
+
+
+def keep_last(turn: Turn[object], count: int) -> None:
+    """Keep at least so many of the messages of a turn from now on, and not all of them."""
+    turn._state.keeps_last = count  # pyright: ignore[reportPrivateUsage]
 
 
 class Turn(Generic[Output_co]):

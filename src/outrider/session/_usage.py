@@ -150,17 +150,17 @@ class UsageMeter:
         if AssistantMessage in kinds:
             uncounted = self._uncounted
             for message in messages:
-                if type(message) is AssistantMessage and (usage := message.undecoded_usage):
+                if type(message) is AssistantMessage and (usage := message.undecoded_usage) is not None:
                     if message.model != self._model:
                         self._count()
                         self._model = message.model
-                    # A copy, since what is undecoded keeps the whole line.
-                    figures = bytes(usage) if type(usage) is msgspec.Raw else usage
                     key = message.message_id or message.uuid or ""
-                    before = uncounted.setdefault(key, figures)
-                    if before is not figures and before != figures:
-                        self._see(key, message.model, before)
-                        uncounted[key] = figures
+                    before = uncounted.get(key)
+                    if before is None or before != usage:
+                        if before is not None:
+                            self._see(key, message.model, before)
+                        # A copy, since what is undecoded keeps the whole line.
+                        uncounted[key] = usage.copy() if type(usage) is msgspec.Raw else usage
         if len(self._uncounted) > _UNCOUNTED or len(self._unread) > _UNREAD:
             self._count()
         return found
@@ -194,7 +194,7 @@ class UsageMeter:
 
     def _see(self, key: str, model: str, usage: object) -> None:
         if key and model != _NO_MODEL and key not in self._closed and usage:
-            usage = loads(usage) if isinstance(usage, bytes) else usage
+            usage = loads(bytes(usage)) if isinstance(usage, msgspec.Raw) else usage
             before = self._open.get(key, (model, _NOTHING))[1]
             self._open[key] = model, cast("_Counts", tuple(map(max, before, _api_counts(usage))))
 

@@ -353,6 +353,6 @@ class Wrapper:
 
 
 def wrap(kind: type[W], wrapped: object, loop: Portal) -> W:
-    """The wrapper of an object: the same one for the same object, as long as anybody has it."""
+    """The wrapper of an object: the same one for the same object, as long as anyone has it."""
     found = _wrappers.get(id(wrapped))
     return found if isinstance(found, kind) else kind(wrapped, loop)

@@ -78,7 +78,7 @@ def go_on(
     Give the options that the session had. If more has to be approved, `Result.pending` has it.
 
     Raises `SessionParked` if something is not decided yet, `UsageError` if nothing waits, `SessionBusy` if
-    somebody has it open; else what `run` raises.
+    someone has it open; else what `run` raises.
     """
     loop = portal()
     return loop.call(

@@ -193,6 +193,11 @@ class Reader(Wrapper):
         """
         return self._wait(self._async.batch)
 
+    @property
+    def kinds(self) -> set[type]:
+        """The types of the messages that it was last given, and perhaps more."""
+        return self._read(lambda: self._async.kinds)
+
     def fork(self) -> Reader:
         """Another reader that begins where this one is."""
         return self._wrap(Reader, self._read(self._async.fork))

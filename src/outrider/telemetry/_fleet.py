@@ -1,4 +1,4 @@
-"""The spans of fleets: runs and tasks, and how a trace goes on in another process."""
+"""The spans of fleets: runs and tasks, and how a trace continues in another process."""
 
 from __future__ import annotations
 

@@ -94,6 +94,7 @@ HOOK_EVENT: Final = "outrider.hook.event"
 HOOK_NAME: Final = "outrider.hook.name"
 PERMISSION_TOOL: Final = "outrider.permission.tool"
 DECISION: Final = "outrider.decision"
+APPROVAL_ID: Final = "outrider.approval.id"
 OUTCOME: Final = "outrider.outcome"
 SECONDS: Final = "outrider.seconds"
 ERROR_KIND: Final = "outrider.error.kind"
@@ -134,7 +135,7 @@ class Names(msgspec.Struct, frozen=True, kw_only=True):
     inference_duration: str = "gen_ai.client.inference.duration"
     first_chunk_duration: str = "gen_ai.client.inference.time_to_first_chunk"
     token_histogram: str | None = None
-    """One metric with a label for the kind of tokens, in the place of a counter for each."""
+    """One metric with a label for the kind of tokens, in place of a counter for each."""
     has_provider: bool = False
     """Whether spans of agents name the provider."""
 

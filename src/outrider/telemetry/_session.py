@@ -41,7 +41,9 @@ from outrider.telemetry._spans import (
     end_span,
     error_type,
     harmless,
+    read_trace,
     start_span,
+    write_trace,
 )
 from outrider.telemetry._work import Work
 from outrider.wire import (
@@ -60,7 +62,8 @@ from outrider.wire import (
     TaskUpdatedMessage,
     UserMessage,
 )
-from outrider.wire.control import McpMessage
+from outrider.wire.control import HookCallback, McpMessage
+from outrider.wire.hooks import PreToolUseInput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -166,15 +169,24 @@ class SessionSpans:
     # Turns.
 
     @harmless
-    def turn_began(self, turn: TurnState, context: Context) -> None:
+    def turn_began(self, turn: TurnState, context: Context, continues: Sequence[str] = ()) -> None:
         conversation = self._conversation()
         if conversation is None or conversation.is_ready:
             # Else it begins with the session, and will outlive its start.
             self._sent_in = otel.get_current()
-        branch = self._turns[turn] = self._begin_turn(time_ns())
+        links = [found for each in continues if (found := read_trace(each)) is not None]
+        branch = self._turns[turn] = self._begin_turn(time_ns(), links=links)
+        branch.is_continued = bool(links)
         context.run(otel.attach, set_span_in_context(branch.span, self._sent_in))
 
-    def _begin_turn(self, now: int, origin: str | None = None) -> Branch:
+    def trace_of(self, tool_use_id: str) -> str:
+        call = self._work.calls.get(tool_use_id)
+        branch = None if call is None else call.branch
+        while branch is not None and branch.parent is not None:
+            branch = branch.parent
+        return write_trace(get_current_span() if branch is None else branch.span)
+
+    def _begin_turn(self, now: int, origin: str | None = None, links: Sequence[SpanContext] = ()) -> Branch:
         work = self._work
         facts: Attributes = {
             n.OPERATION: n.INVOKE_AGENT,
@@ -187,7 +199,7 @@ class SessionSpans:
             n.ORIGIN: origin,
         }
         # One of the agent's own also to the turn that it follows from.
-        linked = (self._start, None if origin is None else self._last_turn)
+        linked = (self._start, None if origin is None else self._last_turn, *links)
         span = start_span(
             self._telemetry.tracer,
             f"{n.INVOKE_AGENT} {self._agent}",
@@ -410,7 +422,8 @@ class SessionSpans:
         if isinstance(request, McpMessage):
             call = self._called_here(request)
         else:
-            call = self._work.calls.get(getattr(request, "tool_use_id", None) or "")
+            known_call = self._work.calls.get(getattr(request, "tool_use_id", None) or "")
+            call = known_call or self._left_call(request)
         if call is not None:
             # It is never detached: this context ends with the answer.
             otel.attach(set_span_in_context(call.span))
@@ -426,6 +439,17 @@ class SessionSpans:
         # If it is not known, it is of a subagent whose messages are not shown, or its message is yet to come.
         known_call = self._work.calls.get(id)
         return known_call or self._work.begin_call(id, f"mcp__{request.server_name}__{name}", time_ns())
+
+    def _left_call(self, request: Ask) -> Call | None:
+        """A call that a turn was parked with, and that runs now: the model does not make it again."""
+        hook_input = request.input if isinstance(request, HookCallback) else None
+        if not isinstance(hook_input, PreToolUseInput) or hook_input.agent_id is not None:
+            return None
+        span, id = get_current_span(), hook_input.tool_use_id
+        branch = next((each for each in self._turns.values() if each.span is span), None)
+        if branch is None or not branch.is_continued or self._work.is_ended(id):
+            return None
+        return self._work.begin_call(id, hook_input.tool_name, time_ns(), branch)
 
     @harmless
     def put(self, event: Handled) -> None:
@@ -467,7 +491,7 @@ class SessionSpans:
             add_event(span, "exception", facts)
 
     def close(self) -> None:
-        """There is nothing to do: the session tells of its end."""
+        """There is nothing to do: the session reports its end."""
 
 
 def _provider(options: Options) -> str:
@@ -534,10 +558,13 @@ def _described(event: Handled) -> tuple[str, str, Attributes]:
     """An answer as an event: its name, what it is about, and its attributes. Nothing of them is content."""
     match event:
         case HookHandled():
-            return n.HOOK, event.event, {n.HOOK_EVENT: event.event, n.HOOK_NAME: event.name}
+            facts = {n.HOOK_EVENT: event.event, n.HOOK_NAME: event.name}
+            return n.HOOK, event.event, facts | ({n.DECISION: event.decision} if event.decision else {})
         case PermissionHandled():
             # Not the name of the conventions, by which backends would take it for a call of the tool.
             facts = {n.PERMISSION_TOOL: event.tool_name, n.DECISION: event.decision}
+            if event.approval_id is not None:
+                facts[n.APPROVAL_ID] = event.approval_id
             return n.PERMISSION, event.tool_name, facts
         case ElicitationHandled():
             facts = {n.MCP_SERVER: event.server, n.DECISION: event.action}

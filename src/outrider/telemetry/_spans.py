@@ -8,17 +8,25 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from opentelemetry import context as otel
-from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace import (
+    INVALID_SPAN,
+    SpanKind,
+    Status,
+    StatusCode,
+    get_current_span,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from outrider.telemetry import _names as n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from opentelemetry.trace import Link, Span, Tracer
+    from opentelemetry.trace import Link, Span, SpanContext, Tracer
 
     from outrider.session import Usage
     from outrider.session._instrument import Facts
@@ -106,6 +114,26 @@ def error_type(error: BaseException | None) -> str | None:
     return None if error is None else type(error).__name__
 
 
+_TRACEPARENT: Final = "traceparent"
+
+
+def write_trace(span: Span) -> str:
+    """A span as text, to be linked to from anywhere; empty if it is none. Raises nothing."""
+    carrier: dict[str, str] = {}
+    try:
+        TraceContextTextMapPropagator().inject(carrier, set_span_in_context(span))
+    except Exception:
+        log.exception("a span could not be named")
+    return carrier.get(_TRACEPARENT, "")
+
+
+def read_trace(text: str) -> SpanContext | None:
+    """The span that `write_trace` wrote; None if it is none."""
+    context = TraceContextTextMapPropagator().extract({_TRACEPARENT: text}, otel.Context())
+    found = get_current_span(context).get_span_context()
+    return found if found.is_valid else None
+
+
 class SpanFollower:
     """A span that is current in a block, which may say what became of it."""
 
@@ -147,6 +175,7 @@ class Branch:
         "chat",
         "context",
         "is_background",
+        "is_continued",
         "name",
         "parent",
         "ready",
@@ -167,7 +196,9 @@ class Branch:
         """`ready`: since when the model can be at work on its next message."""
         self.chat: Chat | None = None
         self.is_background = False
-        """Whether it goes on when the call that began it has ended."""
+        """Whether it continues when the call that began it has ended."""
+        self.is_continued = False
+        """Whether it continues with the call that another turn was parked with."""
         self.task: str | None = None
         """The id of its task, if it is a subagent and has one."""
         self.usage: Usage | None = None

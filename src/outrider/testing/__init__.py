@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from outrider.testing._contracts.contract import ContractBroken as ContractBroken
     from outrider.testing._contracts.store import check_store as check_store
     from outrider.testing._contracts.transport import check_transport as check_transport
-    from outrider.testing._faults.faults import Fault as Fault
-    from outrider.testing._faults.faults import Faults as Faults
-    from outrider.testing._faults.faults import Faulty as Faulty
+    from outrider.testing._faults import Fault as Fault
+    from outrider.testing._faults import Faults as Faults
+    from outrider.testing._faults import Faulty as Faulty
     from outrider.testing._replay.cassette import Replay as Replay
     from outrider.testing._replay.cassette import conversation as conversation
     from outrider.testing._replay.cassette import record as record

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Put nothing in the place of standard streams that are closed, before others take their numbers."""
+    """Put nothing in place of standard streams that are closed, before others take their numbers."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             # The lowest number that is free: this one.

@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--outrider-record",
         choices=_RECORD_MODES,
         default="none",
-        help="what `cassette` records: nothing, what has no cassette yet (new), or everything anew (all)",
+        help="what `cassette` records: nothing, what has no cassette yet (new), or everything again (all)",
     )
     parser.addini(
         "outrider_forbid_real",
@@ -170,7 +170,7 @@ def real_agent(request: pytest.FixtureRequest) -> Iterator[RealAgent]:
     try:
         made = RealAgent()
     except AgentNotFound as error:
-        pytest.skip(f"the agent's program is not installed: {str(error).splitlines()[0]}")
+        pytest.skip(f"Claude Code is not installed: {str(error).splitlines()[0]}")
     with made, _traced(request), made.stand_in(everywhere=True):
         request.node.stash[_SCRIPT] = made.script
         yield made

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outrider.transcripts._values import SearchHit as SearchHit
     from outrider.transcripts._values import SessionQuery as SessionQuery
     from outrider.transcripts._values import StoredSession as StoredSession
+    from outrider.transcripts.stores._base import LatestSessionEntry as LatestSessionEntry
     from outrider.transcripts.stores._base import SessionKey as SessionKey
     from outrider.transcripts.stores._base import SessionListSubkeysKey as SessionListSubkeysKey
     from outrider.transcripts.stores._base import SessionStore as SessionStore

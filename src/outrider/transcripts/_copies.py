@@ -230,7 +230,7 @@ _EXAMPLE: Final = "Give an export in JSON, or a .jsonl transcript of Claude Code
 def imported(source: StrPath) -> Bundle:
     """The session in a file, or in a text: a `str` that begins with a brace or has several lines.
 
-    Raises `OptionsError` for what is no session, and `TranscriptDamaged`, with the number of the line, for
+    Raises `OptionsError` for what is not a session, and `TranscriptDamaged`, with the number of the line, for
     one that cannot be read. Of a last line that was not written to its end nothing is taken over. Where it
     is not told, the id is empty, and so is the project.
     """
@@ -256,7 +256,7 @@ def renamed(bundle: Bundle, session_id: str) -> Bundle:
 
 
 def _text_of(path: Path, *, is_part: bool = False) -> str:
-    """What a file says. That of a session may be a pipe, one that lies beside it may not: nobody named it."""
+    """What a file says. That of a session may be a pipe, one that lies beside it may not: no one named it."""
     try:
         with open_file(path) if is_part else path.open("rb") as stream:
             data = stream.read()
@@ -440,6 +440,6 @@ def without_notes(bundle: Bundle) -> Bundle:
 
 
 def _plain(entries: list[JsonObject]) -> list[JsonObject]:
-    told = [entry for entry in entries if entry.get("type") == "agent_metadata"][-1:]
+    metadata = [entry for entry in entries if entry.get("type") == "agent_metadata"][-1:]
     said = (entry for entry in entries if entry.get("type") not in ("agent_metadata", ARCHIVED))
-    return [*told, *kept_once(said)]
+    return [*metadata, *kept_once(said)]

@@ -206,10 +206,10 @@ def describe_entries(
 
 def title_of(source: Bundle) -> str:
     """What a session is called: its title, or the first thing that was asked; empty if there is nothing."""
-    told = describe_entries(
+    described = describe_entries(
         source.entries, session_id=source.session_id, project=source.project, last_modified=_EPOCH
     )
-    return "" if told is None else told.title
+    return "" if described is None else described.title
 
 
 def describe_data(
@@ -276,7 +276,7 @@ def from_milliseconds(number: float) -> datetime:
 # Titles, tags and notes.
 
 _NOT_SHOWN: Final = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Kinds of characters that nobody sees: control, format, half of a pair, private, unassigned, line ends."""
+"""Kinds of characters that no one sees: control, format, half of a pair, private, unassigned, line ends."""
 
 _PASSES: Final = 10
 
@@ -310,7 +310,7 @@ def check_tag(tag: object) -> str | None:
 def without_unseen(text: str, categories: tuple[str, ...]) -> str:
     """The text in its plain form (NFKC), without space around it and characters of these categories."""
     for _ in range(_PASSES):
-        # What is left may combine anew.
+        # What is left may combine again.
         before = text
         text = unicodedata.normalize("NFKC", text)
         text = "".join(char for char in text if unicodedata.category(char) not in categories).strip()

@@ -124,13 +124,13 @@ class TranscriptEntry(
 
     @property
     def raw(self) -> JsonObject:
-        """All of the line, decoded anew at each use: changing it changes nothing else."""
+        """All of the line, decoded again at each use: changing it changes nothing else."""
         source = self.source
         return decode_line(source) if isinstance(source, bytes) else deep_copy(source)
 
     @property
     def message(self) -> EntryMessage | None:
-        """The message, as a session gave it; None for a line that is none."""
+        """The message, as a session gave it; None for other lines."""
         if self.type not in ("user", "assistant", "system"):
             return None
         found = frame_from_wire(_as_frame(self.raw))
@@ -191,7 +191,7 @@ def decode_line(line: bytes) -> JsonObject:
         except MalformedFrame:
             raise ValueError("not a JSON object") from None
     if not isinstance(found, dict):
-        raise ValueError("not an object")  # noqa: TRY004 - one kind of error for all that is no entry
+        raise ValueError("not an object")  # noqa: TRY004 - one kind of error for all that is not an entry
     return found
 
 
@@ -258,17 +258,17 @@ def _as_frame(raw: JsonObject) -> JsonObject:
     frame: JsonObject = {_IN_WIRE.get(name, name): value for name, value in raw.items()}
     if frame["type"] == "user" and (raw.get("isMeta") is True or raw.get("isCompactSummary") is True):
         frame["isSynthetic"] = True
-    if isinstance(told := frame.get("compact_metadata"), dict):
-        frame["compact_metadata"] = _in_snake_case(cast("JsonObject", told))
+    if isinstance(metadata := frame.get("compact_metadata"), dict):
+        frame["compact_metadata"] = _in_snake_case(cast("JsonObject", metadata))
     return frame
 
 
-def _in_snake_case(told: JsonObject) -> JsonObject:
+def _in_snake_case(metadata: JsonObject) -> JsonObject:
     return {
         re.sub(r"(?<=[a-z0-9])[A-Z]", lambda found: f"_{found[0].lower()}", name): (
             _in_snake_case(cast("JsonObject", value)) if isinstance(value, dict) else value
         )
-        for name, value in told.items()
+        for name, value in metadata.items()
     }
 
 
@@ -302,7 +302,7 @@ def from_line(line: str) -> JsonObject:
     """The entry on a line. Raises a ValueError with the reason if it is invalid."""
     entry = to_object(line)
     if not isinstance(entry.get("type"), str):
-        raise ValueError("it has no `type`")  # noqa: TRY004 - one kind of error for all that is no entry
+        raise ValueError("it has no `type`")  # noqa: TRY004 - one kind of error for all that is not an entry
     return entry
 
 

@@ -79,7 +79,7 @@ class Sessions:
             return
         if config is not None:
             raise OptionsError(
-                f"sessions are in a store or in a folder of the program, not in both ({place!r}, {config!r})",
+                f"sessions are in a store or in a folder of Claude Code, not in both ({place!r}, {config!r})",
                 hint="Give one of the two.",
             )
         from outrider.transcripts._library.store import StoreLibrary
@@ -229,6 +229,8 @@ class Sessions:
         """
         check_format(format)
         check_choices(redact=redact)
+        if format == "json" and not isinstance(self._library, DiskLibrary):
+            return await self._library.export_json(*_checked(session_id, project), redact=bool(redact))
         bundle = await self._library.load(*_checked(session_id, project))
         return await run_sync(lambda: exported(bundle, format, redact=redact), abandon_on_cancel=True)
 

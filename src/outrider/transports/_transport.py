@@ -1,5 +1,5 @@
 """What carries bytes to an agent and back: the contract, two ends in memory, and `intercept`, which puts
-another transport in the place of a session's.
+another transport in place of a session's.
 
 Does not know what a frame means, only where one ends.
 """
@@ -40,7 +40,7 @@ class Transport(ABC):
 
     * `receive` gives bytes in the order in which they came, cut anywhere, and `b""` once there are no more,
       again at each call. An end that is a failure is raised instead, after the last byte, as `ConnectionLost`
-      or a subclass, again at each call; `exit_error` has it too, also if nobody reads. Any other exception is
+      or a subclass, again at each call; `exit_error` has it too, also if no one reads. Any other exception is
       no end. One task receives at a time.
     * `send` takes whole lines. It may be called from several tasks at once; what one call sends stays
       together.
@@ -53,7 +53,7 @@ class Transport(ABC):
 
     max_buffer_size: int | None = None
     """The largest message, in bytes. Unset: the default of `Framer`, and a larger one is an
-    `OversizedMessage`; set: a larger one is raised as `FrameTooLarge`, once, and reading can go on."""
+    `OversizedMessage`; set: a larger one is raised as `FrameTooLarge`, once, and reading can continue."""
 
     _inbox: Inbox | None = None
 
@@ -166,7 +166,7 @@ class Messages:
                 raise end
 
     async def _begin(self, framer: Framer) -> tuple[list[Arrival], Exception | None]:
-        """Wait for bytes; gives the first messages in them, and what is to be raised if there are none.
+        """Wait for bytes; returns the first messages in them, and what is to be raised if there are none.
 
         Bytes without a line end are no message yet, but they came before the end. That is met again when they
         have been taken, since a transport tells it at each call.
@@ -246,7 +246,7 @@ def intercepted(transport: Transport) -> Transport:
         chosen = cast("object", change(transport))
         if not isinstance(chosen, Transport):
             raise UsageError(
-                f"An interceptor gave {chosen!r}, which is no transport",
+                f"An interceptor gave {chosen!r}, which is not a transport",
                 hint="Return the transport that it was given, or another.",
             )
         transport = chosen

@@ -3,8 +3,6 @@
 Does not decode them: `_decoding` picks the class by the block's `type`.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from outrider.wire._value import Json, JsonObject, Value

@@ -59,7 +59,10 @@ def _to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there ar
     if kind in _AS_THEY_ARE:
         return value
     if kind is dict:
-        return {key: _to_wire(item) for key, item in cast("dict[Any, object]", value).items()}
+        return {
+            key: item if type(item) in _AS_THEY_ARE else _to_wire(item)
+            for key, item in cast("dict[Any, object]", value).items()
+        }
     if isinstance(value, Frame):
         return _frame_to_wire(value)
     if isinstance(value, UnknownBlock):

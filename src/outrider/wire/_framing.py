@@ -64,7 +64,7 @@ class Framer:
     Nothing raises: what is not a frame comes out as `MalformedLine`, what is too large as
     `OversizedMessage`, both in their place. Time and memory are linear in the size of a frame.
 
-    Where something else has to go on meanwhile, such as an event loop, `begin` and `go_on` do the same in
+    Where something else has to continue meanwhile, such as an event loop, `begin` and `go_on` do the same in
     steps: each does a bounded amount of work, but for a single frame, which is decoded at once.
     """
 
@@ -97,11 +97,11 @@ class Framer:
         """What is left of a step."""
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Arrival]:
-        """Take the next bytes; gives back the frames that they complete."""
+        """Take the next bytes; returns the frames that they complete."""
         return self._to_the_end(self.begin(data))
 
     def flush(self) -> list[Arrival]:
-        """The stream has ended; gives back what was still waiting for its end."""
+        """The stream has ended; returns what was still waiting for its end."""
         return self._to_the_end(self.begin(None))
 
     def _to_the_end(self, arrivals: list[Arrival]) -> list[Arrival]:
@@ -112,7 +112,7 @@ class Framer:
     def begin(self, data: bytes | bytearray | memoryview | None) -> list[Arrival]:
         """Take the next bytes, None at the end of the stream, and do one step of the work.
 
-        Gives back the frames that were found, perhaps none. If it `has_more`, go on with `go_on`; bytes that
+        Returns the frames that were found, perhaps none. If it `has_more`, call `go_on`; bytes that
         are given before that has come to its end wait for their turn.
         """
         if data is not None:
@@ -141,7 +141,7 @@ class Framer:
         )
 
     def go_on(self) -> list[Arrival]:
-        """Do one more step; gives back the frames that were found, perhaps none."""
+        """Do one more step; returns the frames that were found, perhaps none."""
         arrivals: list[Arrival] = []
         if not self._lines and not self._odd and self._chunks:
             self._cut(self._chunks.popleft(), arrivals)
@@ -178,17 +178,18 @@ class Framer:
 
     def _cut(self, data: bytes | None, arrivals: list[Arrival]) -> None:
         """Cut bytes into lines. Nothing that came before them waits any more."""
-        if data is None:
-            self._is_ending = True
-            lines, rest = [b""], b""
-        elif b"\n" not in data:
-            self._hold(data)
-            return
-        else:
-            lines = BytesIO(data).readlines()
-            rest = b"" if data.endswith(b"\n") else lines.pop()
         # No line can be too large if all of them together are not.
         self._is_safe = self._held_size + len(data or b"") <= self._limit
+        if data is None:
+            self._is_ending = True
+            last = self._finish_line(b"", arrivals)
+            self._lines = [last] if last else []
+            return
+        if b"\n" not in data:
+            self._hold(data)
+            return
+        lines = BytesIO(data).readlines()
+        rest = b"" if data.endswith(b"\n") else lines.pop()
         lines[0] = self._finish_line(lines[0], arrivals)
         self._lines = lines
         self._hold(rest)
@@ -237,7 +238,7 @@ class Framer:
             self._odd, self._position = line, 0
 
     def _refuse(self, line: _Oversized, arrivals: list[Arrival]) -> None:
-        """Say that a line was too large. An object that is open cannot go on behind it: a part is missing."""
+        """Report that a line was too large. An open object cannot continue after it: a part is missing."""
         if self._object.data:
             self._add_noise(self._object.take(), "cut off by a line over the size limit", arrivals)
         arrivals.append(line.message())
@@ -318,8 +319,8 @@ def _reason(error: ValueError) -> str:
 class FrameReader:
     """Reads frames from an iterable of chunks: a file, a recording, a pipe.
 
-    With `strict`, what is no frame is raised in its place, as `MalformedFrame` or `FrameTooLarge`, once;
-    reading can go on after it.
+    With `strict`, what is not a frame is raised in its place, as `MalformedFrame` or `FrameTooLarge`, once;
+    reading can continue after it.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, limit: int | None = None, strict: bool = False) -> None:

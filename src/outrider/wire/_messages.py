@@ -5,8 +5,6 @@ messages are in `_system`, the contents of control frames in `outrider.wire.cont
 into frames.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
@@ -39,7 +37,7 @@ else:
     MessageOrigin = Usage = ModelUsage = PermissionDenial = ToolUseMeta = ToolResultMeta = dict
     ActiveGoal = InvalidConfigFile = LocalCommandOutcome = LocalCommandRun = dict
     AbandonedBlocks = SubagentRetry = dict
-    # Left undecoded until somebody looks at it.
+    # Left undecoded until someone looks at it.
     ApiEvent = msgspec.Raw
     # Open sets: any text is accepted.
     AssistantMessageError = RateLimitStatus = RateLimitType = TerminalReason = str
@@ -97,7 +95,7 @@ class UserMessage(
         """The text of the message, all text blocks joined with nothing."""
         return self.content if isinstance(self.content, str) else _joined_text(self.content)
 
-    def typed_output(self, tool: str) -> ToolOutput | list[ToolOutput] | Json:
+    def typed_output(self, tool: str) -> "ToolOutput | list[ToolOutput] | Json":
         """What a built-in tool gave back as a typed value (`BashOutput`, …), or `tool_use_result` where none
         fits. The message does not name the tool; its call does, and `Result.tool_calls` has both."""
         from outrider.wire.tools import typed_output
@@ -432,7 +430,7 @@ class MalformedLine(Value):
         """Nothing: there is no frame."""
         return {}
 
-    def error(self) -> MalformedFrame:
+    def error(self) -> "MalformedFrame":
         """The same as an exception, for those who would rather stop."""
         from outrider.errors import MalformedFrame
 
@@ -463,7 +461,7 @@ class OversizedMessage(Value):
         """Nothing: the frame is gone."""
         return {}
 
-    def error(self) -> FrameTooLarge:
+    def error(self) -> "FrameTooLarge":
         """The same as an exception, for those who would rather stop."""
         from outrider.errors import FrameTooLarge
 
@@ -520,7 +518,7 @@ class StreamEvent(PartlyDecoded, tag_field="type", tag="stream_event"):
 
     @property
     def details(self) -> StreamDetails:
-        """What else the frame says. Read from it anew at each use: a field for each would slow all down."""
+        """What else the frame says. Read from it again at each use: a field for each would slow all down."""
         from outrider.wire._tolerant import convert_leniently
 
         return convert_leniently(StreamDetails, self.raw)

@@ -3,8 +3,6 @@
 Does not decode them: `_decoding` picks the class from `SYSTEM_SUBTYPES`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, cast
 
@@ -317,7 +315,7 @@ class CompactBoundaryMessage(_Notice):
 
 
 class PermissionDeniedMessage(_Notice):
-    """A tool call was refused without anybody being asked."""
+    """A tool call was refused without anyone being asked."""
 
     tool_name: str
     tool_use_id: str

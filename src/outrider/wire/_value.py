@@ -36,7 +36,7 @@ Number: TypeAlias = int | float
 
 
 class _OfDataclass:
-    """An attribute that dataclasses have, made for each class when somebody asks for it."""
+    """An attribute that dataclasses have, made for each class when someone asks for it."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -68,7 +68,7 @@ class Value(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=Fals
 
         @property
         def __dict__(self) -> dict[str, object]:
-            """The fields, made anew at each use: many write `json.dumps(value, default=vars)`."""
+            """The fields, made again at each use: many write `json.dumps(value, default=vars)`."""
             return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -97,7 +97,7 @@ class Frame(Line, Value):
 
     @property
     def raw(self) -> JsonObject:
-        """The frame as sent, decoded anew at each use: changing it changes nothing else."""
+        """The frame as sent, decoded again at each use: changing it changes nothing else."""
         from outrider.wire._decoding import decode_object
 
         return decode_object(self.raw_json)

@@ -25,8 +25,7 @@ from anyio import to_thread
 
 import outrider
 from outrider import fleet
-from outrider.fleet import Budget, Gate, Ledger, RayEngine, Task
-from outrider.fleet._progress import Running
+from outrider.fleet import Budget, Gate, Ledger, RayEngine, Running, Task
 from tests.fleet.ray.clusters import Cluster, cluster, far_options, simulated_options
 from tests.proc import stat_of
 from tests.telemetry.recorder import Recorder

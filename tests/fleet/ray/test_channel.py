@@ -14,9 +14,7 @@ import pytest
 
 import outrider
 from outrider.errors import OutriderError, UsageError
-from outrider.fleet import Budget, Gate, Spent
-from outrider.fleet._budget.budget import Left
-from outrider.fleet._engine import Note, Shared
+from outrider.fleet import Budget, Gate, Left, Note, Shared, Spent
 from outrider.fleet._ray.channel import (
     ChannelMessage,
     DriverChannel,
@@ -250,13 +248,23 @@ async def test_messages_keep_their_order_and_the_last_one_is_the_last() -> None:
 
 async def test_the_gate_is_that_of_the_run() -> None:
     gate = Gate(jitter=0)
-    async with elsewhere(Options(), gate=gate) as (channel, _):
-        far = FarGate(channel)
+    async with elsewhere(Options(), gate=gate) as (channel, driver):
+
+        async def publish() -> None:
+            body = pickle.dumps(gate.opens_at or 0.0)
+            await driver.mailbox.publish.remote(ChannelMessage(key="", kind="gate", body=body))
+
+        driver.visit.gate_changed = publish
+        far, other = FarGate(channel), FarGate(channel)
+        await publish()
         await far.wait()
+        # The driver is asked only while it is closed.
+        assert not driver.messages
         await far.pause(4e9, "limit")
         assert (gate.opens_at, gate.why) == (4e9, "limit")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(far.wait)
+            tasks.start_soon(other.wait)
             await far.open()
         assert gate.is_open
 

@@ -13,9 +13,7 @@ import pytest
 import outrider
 from outrider import fleet
 from outrider.errors import OptionsError
-from outrider.fleet import RayEngine, Restart, Task
-from outrider.fleet._engine import Shared
-from outrider.fleet._errors import ClusterNotFound
+from outrider.fleet import ClusterNotFound, RayEngine, Restart, Shared, Task
 
 pytest.importorskip("ray")
 

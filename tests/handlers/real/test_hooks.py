@@ -16,21 +16,23 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint
 
 from outrider.errors import RequestFailed
-from outrider.handlers._answers import (
+from outrider.handlers import (
     Answer,
+    Hook,
+    HookContext,
+    HookHandled,
+    HookNeverCalledWarning,
     add_context,
     allow,
     ask,
     defer,
     deny,
+    hook,
     later,
     modify,
     notify,
     stop,
 )
-from outrider.handlers._hooks.dispatch import HookNeverCalledWarning
-from outrider.handlers._hooks.hook import Hook, HookContext, hook
-from outrider.handlers._router import HookHandled
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, fail, say, use_tool

@@ -12,8 +12,7 @@ import pytest
 
 from outrider.handlers import ToolHandled
 from outrider.options import SdkServer
-from outrider.testing import say, use_tool
-from outrider.testing._api.requests import Request
+from outrider.testing import Request, say, use_tool
 from tests.handlers.mcp_servers import (
     PNG,
     TURN,

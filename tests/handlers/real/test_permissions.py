@@ -17,12 +17,24 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import Denied
-from outrider.handlers._answers import Answer, allow, ask, deny
-from outrider.handlers._hooks.hook import hook
-from outrider.handlers._permissions.elicitation import ElicitationRequest, accept, cancel, decline
-from outrider.handlers._permissions.requests import PermissionRequest, Plan, Question, QuestionReply
-from outrider.handlers._policy.policy import Policy
-from outrider.handlers._router import ElicitationHandled, PermissionHandled
+from outrider.handlers import (
+    Answer,
+    ElicitationHandled,
+    ElicitationRequest,
+    PermissionHandled,
+    PermissionRequest,
+    Plan,
+    Policy,
+    Question,
+    QuestionReply,
+    accept,
+    allow,
+    ask,
+    cancel,
+    decline,
+    deny,
+    hook,
+)
 from outrider.options import StdioServer
 from outrider.session import Result, Session
 from outrider.testing import RealAgent, answer, say, use_tool

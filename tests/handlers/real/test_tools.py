@@ -12,10 +12,17 @@ import pytest
 from anyio import to_thread
 
 from outrider.errors import ToolFailed, TurnInterrupted
-from outrider.handlers import ToolHandled
-from outrider.handlers._tools.content import Audio, Image, Resource, ResourceLink, ToolResult
-from outrider.handlers._tools.server import ToolServer
-from outrider.handlers._tools.tool import ToolContext, tool
+from outrider.handlers import (
+    Audio,
+    Image,
+    Resource,
+    ResourceLink,
+    ToolContext,
+    ToolHandled,
+    ToolResult,
+    ToolServer,
+    tool,
+)
 from outrider.testing import RealAgent, answer, say, use_tool
 from outrider.wire import JsonObject
 from outrider.wire.tools import ToolSearchOutput

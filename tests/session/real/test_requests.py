@@ -14,8 +14,7 @@ from uuid import uuid4
 import pytest
 
 from outrider.errors import OptionsError, ProcessExited, RequestFailed, RequestTimedOut, Unsupported
-from outrider.session import Session, resolve_settings
-from outrider.session._requests import Requests
+from outrider.session import Requests, Session, resolve_settings
 from outrider.testing import Gate, hang, say, use_tool
 from outrider.wire import AssistantMessage, CommandsChangedMessage, control
 from scripts.agent_program import version
@@ -204,7 +203,7 @@ async def test_about_settings_and_consumption() -> None:
             spent = await session.usage_report(skip_behaviors=True)
             assert spent.session is not None
             assert spent.session.total_cost_usd == pytest.approx(result.cost_usd)
-            assert "Total cost" in (await session.request(control.GetSessionCost())).text
+            assert "cost: " in (await session.request(control.GetSessionCost())).text
             said = (await session.request(control.GetBinaryVersion())).version
             assert said == session.info.version == version()
             status = await session.request(control.GetStatus())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.run import Run
 
 Reply: TypeAlias = JsonObject | str | None
-"""An answer; a text is an error, nothing is no answer at all."""
+"""An answer; a text is an error, nothing is not an answer at all."""
 
 
 class Asked:

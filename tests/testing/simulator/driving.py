@@ -11,8 +11,7 @@ import anyio
 
 from outrider.command import Command
 from outrider.errors import ProcessExited
-from outrider.testing._script.script import ScriptSource
-from outrider.testing._simulator.transport import Simulator
+from outrider.testing import ScriptSource, Simulator
 from outrider.transports import Transport
 from tests.testing.simulator.recorded_host import kind
 

@@ -13,9 +13,7 @@ import anyio
 
 from outrider.command import Command
 from outrider.errors import ProcessExited
-from outrider.testing._script.script import Script
-from outrider.testing._script.steps import Answer, Block, Text, Thinking, ToolUse
-from outrider.testing._simulator.transport import Simulator
+from outrider.testing import Answer, Block, Script, Simulator, Text, Thinking, ToolUse
 from outrider.transports import Transport
 from tests.tapes import FOLDER, Recorded, runs
 

@@ -18,8 +18,7 @@ import anyio
 
 from outrider.command import Command
 from outrider.errors import ProcessExited
-from outrider.testing._script.script import Script
-from outrider.testing._simulator.transport import Simulator
+from outrider.testing import Script, Simulator
 from tests.tapes import FOLDER, Recorded, runs
 from tests.testing.simulator.recorded_host import answers_in, kind
 

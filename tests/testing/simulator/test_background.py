@@ -88,7 +88,6 @@ async def test_a_command_in_the_background_is_told_of_from_its_start_to_its_end(
         )
         task = task_of(outcome)
         assert world.background.is_busy
-        assert not world.background.has_agents
         await world.background.wait_idle()
         assert [frame["subtype"] for frame in world.frames] == [
             "background_tasks_changed",
@@ -247,7 +246,7 @@ async def test_a_subagent_in_the_background_is_told_of_and_can_be_stopped(world:
 
     async with world.running():
         first = start()
-        assert world.background.has_agents
+        assert world.background.is_busy
         assert world.frames[0]["tasks"][0]["subagent_type"] == "helper"
         assert world.frames[1]["prompt"] == "SUB"
         world.background.progress(first, description="Running x", usage=usage, last_tool_name="Bash")

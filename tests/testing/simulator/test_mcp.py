@@ -11,9 +11,8 @@ import anyio.lowlevel
 import pytest
 
 import outrider
-from outrider.testing import say, use_tool
+from outrider.testing import Simulator, say, use_tool
 from outrider.testing._simulator.context import Outcome
-from outrider.testing._simulator.transport import Simulator
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

@@ -9,9 +9,7 @@ import anyio
 import pytest
 
 import outrider
-from outrider.testing import say, use_tool
-from outrider.testing._script.script import ask_question, exit_plan_mode
-from outrider.testing._simulator.transport import Simulator
+from outrider.testing import Simulator, ask_question, exit_plan_mode, say, use_tool
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, call, source
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

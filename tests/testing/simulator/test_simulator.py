@@ -411,7 +411,8 @@ async def test_answers_of_several_blocks_arrive_in_order() -> None:
     assert texts == ["a", "b"]
 
 
-async def test_closing_ends_a_subagent_that_waits_in_the_background() -> None:
+async def test_closing_ends_a_subagent_that_waits_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("outrider.testing._simulator.transport._GRACE_SECONDS", 0.1)
     script = [subagent("look", hang(), background=True), say("It looks.")]
     agent = Simulator(script)
     with anyio.fail_after(SECONDS):
@@ -473,5 +474,5 @@ async def test_results_name_files_as_the_model_does_though_the_host_sees_whole_p
 async def test_a_mistake_in_the_script_is_not_taken_for_a_wrong_key() -> None:
     with pytest.raises(ApiFailed) as caught:
         await outrider.run("hi", transport=Simulator([expect(prompt="other"), say("x")]))
-    assert "The script of the test is at fault" in str(caught.value)
+    assert "The test's script is wrong" in str(caught.value)
     assert "API key" not in str(caught.value)

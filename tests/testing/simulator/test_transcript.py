@@ -12,9 +12,8 @@ import anyio
 import pytest
 
 from outrider import Session
-from outrider.testing import RealAgent, answer, say, use_tool
+from outrider.testing import RealAgent, Simulator, answer, say, use_tool
 from outrider.testing._simulator.transcript import Transcript
-from outrider.testing._simulator.transport import Simulator
 from outrider.transcripts import project_folder
 from outrider.wire import AssistantMessage
 from tests.real_program import Conversation, require_program

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.transcripts import SearchHit, SessionQuery
+from outrider.transcripts import SearchHit, SessionQuery, to_entry
 from outrider.transcripts._disk.read import Search, words
-from outrider.transcripts._entries import to_entry
 from outrider.wire import JsonObject, encode
 from tests.transcripts.disk.shelf import TALK, Shelf
 from tests.transcripts.lines import answer, called, line, prompt, result, session_id, title

@@ -205,7 +205,7 @@ def test_what_is_put_is_what_is_loaded(tmp_path: Path) -> None:
 @settings(max_examples=30)
 @given(transcripts(), transcripts())
 def test_whatever_is_put_is_what_is_loaded(entries: list[JsonObject], part: list[JsonObject]) -> None:
-    # What has no type is no entry.
+    # What has no type is not an entry.
     entries, part = ([entry for entry in some if entry["type"]] for some in (entries, part))
     kept = Bundle(
         session_id=SESSION, project=KEY, entries=entries, parts={"subagents/agent-a": part} if part else {}

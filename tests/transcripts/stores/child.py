@@ -78,6 +78,7 @@ def arm(number: int) -> None:
             end()
         return real_replace(path, target)
 
+    os.fdatasync = fsync  # type: ignore[assignment]
     os.pwrite, os.fsync, Path.replace = pwrite, fsync, replace  # type: ignore[assignment,method-assign]  # pyright: ignore[reportAttributeAccessIssue]
 
 

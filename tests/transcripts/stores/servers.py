@@ -28,7 +28,17 @@ import pytest
 
 from scripts.test_servers import postgres_folder, redis_program
 
-__all__ = ["S3", "Postgres", "Redis", "Server", "postgres", "redis", "s3", "started_postgres"]
+__all__ = [
+    "S3",
+    "Postgres",
+    "Redis",
+    "Server",
+    "postgres",
+    "redis",
+    "s3",
+    "started_postgres",
+    "started_redis",
+]
 
 KEEPER = (sys.executable, "-I", "-S", str(Path(__file__).with_name("keeper.py")))
 STARTS = 3
@@ -292,7 +302,7 @@ def started_postgres() -> Postgres | None:
 
 
 @cache
-def _started_redis(*, is_cluster: bool) -> Redis | None:
+def started_redis(*, is_cluster: bool = False) -> Redis | None:
     program = redis_program()
     if program is None:
         return None
@@ -318,7 +328,7 @@ def postgres() -> Postgres:
 
 def redis(*, is_cluster: bool = False) -> Redis:
     """A running Redis; skips the test if it is not installed."""
-    server = _started_redis(is_cluster=is_cluster)
+    server = started_redis(is_cluster=is_cluster)
     if server is None:
         pytest.skip("Redis is not here: as root, `make test APT=yes` installs it")
     return server

@@ -9,6 +9,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from outrider.errors import StoreError
 from outrider.transcripts import FileStore, SessionKey
 from outrider.transcripts.stores import _file
+from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._file import name_of
 from tests.transcripts.stores.local import KEY, numbered
 
@@ -95,8 +97,8 @@ async def test_what_is_stored_is_not_read_again_at_each_append(
     read: list[int] = []
     real = FileStore._read_batches
 
-    def load(self: FileStore, place: Any, part: Any, start: int) -> Any:
-        found = real(self, place, part, start)
+    def load(self: FileStore, *given: Any) -> Any:
+        found = real(self, *given)
         read.append(sum(len(batch.data) + 1 for batch in found))
         return found
 
@@ -342,3 +344,33 @@ async def test_a_deletion_that_was_cut_short_is_finished(folder: Path) -> None:
         (folder / ".deleted-old" / "parts").mkdir(parents=True)
         await store.delete(KEY)
         assert [path.name for path in folder.iterdir() if path.name.startswith(".deleted")] == []
+
+
+@anyio_test
+@pytest.mark.parametrize("left", ["nothing", "half", "zeros"])
+@pytest.mark.parametrize("subpath", [None, "subagents/a"])
+async def test_a_batch_that_was_lost_with_the_power_of_the_machine_was_not_acknowledged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, left: str, subpath: str | None
+) -> None:
+    """Its record may be on the disk all the same. While the machine is up, the same is damage."""
+    place = Place("project", str(uuid4()), subpath)
+    entries = _file.Layout(folder).entries(place)
+    async with FileStore(folder) as store:
+        await store.append_batch(place.key, numbered(0, 2), "one")
+        before = entries.read_bytes()
+        await store.append_batch(place.key, numbered(2, 2), "two")
+    whole = entries.read_bytes()
+    half = whole[: len(before) + 5]
+    lost = {"nothing": before, "half": half, "zeros": half.ljust(len(whole), bytes(1))}
+    entries.write_bytes(lost[left])
+    with pytest.raises(StoreError):
+        await FileStore(folder).load(place.key)
+    monkeypatch.setattr(_file, "boot", lambda: "another")
+    async with FileStore(folder) as store:
+        assert await store.load(place.key) == numbered(0, 2)
+        for _ in range(2):
+            await store.append_batch(place.key, numbered(2, 2), "two")
+        await store.append(place.key, numbered(4, 1))
+        assert await store.load(place.key) == numbered(0, 5)
+        await store.delete(place.main.key)
+        assert await store.load(place.key) is None

@@ -53,8 +53,8 @@ async def test_all_keys_begin_with_the_prefix_and_those_of_a_session_share_a_slo
     assert all(name.startswith(prefix.encode() + b":") for name in keys)
     tags = {name.partition(b"{")[2].partition(b"}")[0] for name in keys if b"{" in name}
     assert len(tags) == 1
-    # The head, the batches of both transcripts, the version, and three lists.
-    assert len(keys) == 1 + 2 + 1 + 3
+    # The head, the batches of both transcripts, the version, and four lists.
+    assert len(keys) == 1 + 2 + 1 + 4
 
 
 async def test_all_that_can_be_asked_works_on_a_cluster(prefix: str) -> None:
@@ -233,11 +233,11 @@ async def test_an_append_that_the_driver_sends_again_is_there_once(
         redis = store._connected()
         replace = redis.replace
 
-        def replace_twice(keys: Any, given: Any) -> Any:
+        def replace_twice(*given: Any) -> Any:
             monkeypatch.setattr(redis, "replace", replace)
-            replace(keys, given)
+            replace(*given)
             other._append(Place.of(key), [Line.of(one) for one in make_batch(1)], None)
-            return replace(keys, given)
+            return replace(*given)
 
         monkeypatch.setattr(redis, "replace", replace_twice)
         await store.append(key, make_batch(0))

@@ -101,7 +101,7 @@ def test_the_programs_are_found_where_debian_has_them() -> None:
 
 def test_where_a_server_is_missing_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "started_postgres", lambda: None)
-    monkeypatch.setattr(servers, "_started_redis", lambda **_: None)
+    monkeypatch.setattr(servers, "started_redis", lambda **_: None)
     for get, name in ((servers.postgres, "PostgreSQL"), (servers.redis, "Redis")):
         with pytest.raises(
             pytest.skip.Exception, match=f"{name} is not here: as root, `make test APT=yes` installs it"

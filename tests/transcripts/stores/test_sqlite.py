@@ -48,7 +48,7 @@ async def test_only_its_owner_can_read_it(path: Path) -> None:
 async def test_what_is_acknowledged_is_on_the_disk(path: Path) -> None:
     async with SqliteStore(path) as store:
         await store.append(KEY, numbered(0, 1))
-        with store._connections.one() as connection:
+        with store._connections.get().one() as connection:
             assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
             assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert execute(path, "PRAGMA application_id") == [(_sqlite.APPLICATION_ID,)]
@@ -67,8 +67,9 @@ async def test_an_older_database_is_brought_up_to_date(path: Path, monkeypatch: 
     # A failing step leaves what was there.
     broken = ("ALTER TABLE batches ADD COLUMN made_up TEXT", "UPDATE absent SET made_up = 'yes'")
     monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer, broken))
-    with pytest.raises(StoreError, match="no such table: absent"):
-        await SqliteStore(path).load(KEY)
+    async with SqliteStore(path) as store:
+        with pytest.raises(StoreError, match="no such table: absent"):
+            await store.load(KEY)
     assert execute(path, "PRAGMA user_version") == [(len(first) + 1,)]
     monkeypatch.setattr(_sqlite, "MIGRATIONS", (*first, newer))
     async with SqliteStore(path) as store:

@@ -314,7 +314,7 @@ def test_a_database_in_use_during_a_fork_is_refused_in_the_new_process(
     store = SqliteStore(tmp_path / "store.db")
     anyio.run(store.append, KEY, numbered(0, 1))
     reading, writing = os.pipe()
-    with store._connections.one():
+    with store._connections.get().one():
         child = os.fork()
         if not child:
             said = "nothing was refused"

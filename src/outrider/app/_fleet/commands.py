@@ -33,7 +33,14 @@ BATCH_FLAGS: Final = grouped(
             ),
             Flag("--keep", "Keep these folders: never, failed, always.", "WHEN"),
             Flag("--output", "A JSON Schema that the answers must fit: a file, or JSON.", "SCHEMA"),
-            Flag("--ledger", "Keep an account of every turn: .db or .jsonl.", "FILE"),
+            Flag("--ledger", "Keep an account of every turn: .db, .jsonl or postgresql://….", "FILE"),
+            Flag("--approvals", "Let what Claude Code asks wait here for a person: a URL or a path.", "URL"),
+            Flag(
+                "--patience",
+                "With --approvals: how long a task waits before it ends as waiting. Default: 60.",
+                "SECONDS",
+                "number",
+            ),
             Flag("--engine", "Where tasks run: local, ray.", "NAME"),
             Flag("--address", "The cluster for --engine ray. Default: one here.", "URL"),
         ),
@@ -44,6 +51,7 @@ BATCH_FLAGS: Final = grouped(
             Flag("--budget-seconds", "How long the batch may take.", "SECONDS", "number"),
             Flag("--task-seconds", "What one task may take.", "SECONDS", "number"),
             Flag("--tries", "How often a task is tried when the API fails. Default: 5.", "N", "whole"),
+            Flag("--max-failures", "Begin no more when so many have failed: 10, or a share: 50%.", "N"),
             Flag("--on-usage-limit", "wait, raise, or a model to use until then.", "WHAT"),
         ),
     }
@@ -57,7 +65,13 @@ TASK_FLAGS: Final[tuple[Flag, ...]] = tuple(flag for flag in FLAGS if flag.optio
 """The flags of `outrider run` that can hold for many tasks."""
 
 # Flags and arguments are described by types, where typer looks for them.
-_JournalFile: TypeAlias = Annotated[Path, argument(help="The journal of a batch.", metavar="JOURNAL")]
+_JournalPlace: TypeAlias = Annotated[
+    str, argument(help="The journal of a batch: a file, or postgresql://host/database.", metavar="JOURNAL")
+]
+_TaskFile: TypeAlias = Annotated[
+    Path,
+    argument(help="Tasks, one a line: JSON objects with a prompt; '-': standard input.", metavar="TASKS"),
+]
 _Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON.")]
 _JsonLines: TypeAlias = Annotated[
     bool, switch("--json", help="Print the outcome of each task as JSON, one a line.")
@@ -71,12 +85,9 @@ def _with_batch_flags(function: F) -> F:
 @_with_batch_flags
 def run(
     switches: Switches,
-    file: Annotated[
-        Path,
-        argument(help="Tasks, one a line: JSON objects with a prompt; '-': standard input.", metavar="TASKS"),
-    ],
+    file: _TaskFile,
     journal: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="FILE", help="Where to keep what becomes of them.", show_default="TASKS with .journal"
         ),
@@ -92,7 +103,39 @@ def run(
     return run_tasks(file, journal, batch, fields, no_color=switches.no_color, as_json=json)
 
 
-def status(switches: Switches, journal: _JournalFile, json: _Json = False) -> int:
+@_with_batch_flags
+def submit(
+    switches: Switches,
+    file: _TaskFile,
+    journal: _JournalPlace,
+    append: Annotated[bool, switch("--append", help="Add them to the tasks that are there.")] = False,
+    *,
+    batch: Mapping[str, object],
+    fields: OptionFields,
+) -> int:
+    """Put the tasks of a file into a database, for `outrider fleet work` on any number of machines."""
+    from outrider.app._fleet.run import submit_tasks
+
+    return submit_tasks(file, journal, batch, fields, no_color=switches.no_color, append=append)
+
+
+@_with_batch_flags
+def work(
+    switches: Switches,
+    journal: _JournalPlace,
+    json: _JsonLines = False,
+    stay: Annotated[bool, switch("--stay", help="Wait for more tasks after the last one.")] = False,
+    *,
+    batch: Mapping[str, object],
+    fields: OptionFields,
+) -> int:
+    """Run tasks of a database, together with other workers, until all have ended. Ctrl-C as in `run`."""
+    from outrider.app._fleet.run import resume_tasks
+
+    return resume_tasks(journal, batch, fields, no_color=switches.no_color, as_json=json, stay=stay)
+
+
+def status(switches: Switches, journal: _JournalPlace, json: _Json = False) -> int:
     """Show how far a batch has come, while it runs or after."""
     from outrider.app._fleet.reports import show_status
 
@@ -102,7 +145,7 @@ def status(switches: Switches, journal: _JournalFile, json: _Json = False) -> in
 def _resume(summary: str, *, retry_failed: bool) -> Callable[..., int]:
     def command(
         switches: Switches,
-        journal: _JournalFile,
+        journal: _JournalPlace,
         json: _JsonLines = False,
         *,
         batch: Mapping[str, object],
@@ -119,7 +162,7 @@ def _resume(summary: str, *, retry_failed: bool) -> Callable[..., int]:
 
 def report(
     switches: Switches,
-    journal: _JournalFile,
+    journal: _JournalPlace,
     format: Annotated[
         Format | None,
         typer.Option("--format", "-f", help="How.", show_default="as FILE is named, else markdown"),
@@ -137,6 +180,8 @@ def report(
 
 FLEET_COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "run": run,
+    "submit": submit,
+    "work": work,
     "status": status,
     "resume": _resume(
         "Continue an interrupted batch. It keeps its flags, and takes those given here, too.",

@@ -236,6 +236,8 @@ def _joined(parts: list[Text], dot: str, width: int) -> Text:
 
 def waiting(progress: Progress) -> str | None:
     """What all tasks wait for, if anything."""
+    if progress.away is not None:
+        return f"paused: {_words_of(progress.away)}"
     if progress.waiting_until is None:
         return None
     until = time.strftime("%H:%M:%S", time.localtime(progress.waiting_until))

@@ -25,9 +25,13 @@ from outrider.app._fleet.commands import BATCH_FLAGS
 from outrider.app._fleet.progress import STATUSES, clock
 from outrider.app._render import counted, money, parsed_markdown, shortened
 from outrider.app._terminal import Terminal
+from outrider.approvals import Approvals
+from outrider.approvals._approvals import PATIENCE
 from outrider.errors import OptionsError
-from outrider.fleet._task import kept_options
+from outrider.fleet._journal.journal import is_queue
+from outrider.fleet._task import is_secret, kept_options
 from outrider.options import OptionFields, Options
+from outrider.transcripts.stores._urls import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,16 +49,16 @@ _SUFFIXES: Final[Mapping[str, Format]] = {
 }
 
 
-def _path(path: Path) -> str:
-    """A path, for a command that is to be copied."""
-    return quote(one_line(str(path)))
+def shown_journal(journal: str) -> str:
+    """A path or a URL, without its password, for a command that is to be copied."""
+    return quote(one_line(shown(journal) if is_queue(journal) else journal))
 
 
 # At the end.
 
 
 def at_the_end(
-    terminal: Terminal, report: fleet.Report, journal: Path, *, was_interrupted: bool = False
+    terminal: Terminal, report: fleet.Report, journal: str, *, was_interrupted: bool = False
 ) -> int:
     """Print the result of a batch; gives the exit code."""
     for line in _summary(terminal, report):
@@ -69,8 +73,10 @@ def at_the_end(
         )
         terminal.note(Text(waiting, style="blue"))
     elif sums.failed or sums.over_budget:
-        terminal.note(Text(f"To run them again: outrider fleet retry-failed {_path(journal)}", style="dim"))
-    terminal.note(Text(f"For a report: outrider fleet report {_path(journal)}", style="dim"))
+        terminal.note(
+            Text(f"To run them again: outrider fleet retry-failed {shown_journal(journal)}", style="dim")
+        )
+    terminal.note(Text(f"For a report: outrider fleet report {shown_journal(journal)}", style="dim"))
     if was_interrupted and report.pending:
         return Code.INTERRUPTED
     return Code.OK if sums.done == report.total else Code.FAILED
@@ -105,7 +111,7 @@ def _summary(terminal: Terminal, report: fleet.Report) -> Iterator[Text]:
 # While it runs, and after.
 
 
-def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
+def show_status(journal: str, *, no_color: bool, as_json: bool) -> int:
     """Print the progress of a batch; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     with fleet.Journal(journal) as opened:
@@ -146,13 +152,13 @@ def show_status(journal: Path, *, no_color: bool, as_json: bool) -> int:
     return Code.OK
 
 
-def _resumption(journal: Path) -> str:
+def _resumption(journal: str) -> str:
     """How to go on with a batch."""
     settings = Settings.read(journal)
     if settings.without_flag is not None:
         named = ", ".join(f"`{name}`" for name in settings.needs)
-        return f"outrider.fleet.resume({one_line(str(journal))!r}, …) in Python, with the same {named}"
-    return " ".join(("outrider fleet resume", _path(journal), *settings.missing))
+        return f"outrider.fleet.resume({one_line(journal)!r}, …) in Python, with the same {named}"
+    return " ".join(("outrider fleet resume", shown_journal(journal), *settings.missing))
 
 
 def _states(counts: fleet.Counts, *, is_running: bool) -> list[Text]:
@@ -165,7 +171,7 @@ def _states(counts: fleet.Counts, *, is_running: bool) -> list[Text]:
     return [Text(f"{count:,} {name}", style) for count, name, style in found if count or name == "done"]
 
 
-def write_report(journal: Path, format: Format | None, output: Path | None, *, no_color: bool) -> int:
+def write_report(journal: str, format: Format | None, output: Path | None, *, no_color: bool) -> int:
     """Print or write a report; gives the exit code."""
     terminal = Terminal(no_color=no_color)
     chosen = format or _format(output)
@@ -197,7 +203,7 @@ def _format(output: Path | None) -> Format:
 
 # Settings.
 
-_META: Final = "command"
+META: Final = "command"
 _KEEPS: Final = get_args(fleet.Keep)
 _SPOKEN: Final[Mapping[str, str]] = {
     **{flag.option: flag.names[0] for flag in BATCH_FLAGS},
@@ -229,6 +235,8 @@ class BatchFields(TypedDict, total=False):
     output: Mapping[str, object]
     """The schema itself: its file may have changed when the batch is resumed."""
     ledger: str
+    approvals: str
+    patience: float
     engine: str
     address: str
     budget_usd: float
@@ -237,6 +245,7 @@ class BatchFields(TypedDict, total=False):
     budget_seconds: float
     task_seconds: float
     tries: int
+    max_failures: str
     on_usage_limit: str
 
 
@@ -256,10 +265,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a batch was given in Python and its journal does not have; True for what a flag could give."""
 
     @classmethod
-    def read(cls, journal: Path) -> Self:
+    def read(cls, journal: str) -> Self:
         """Read those of a journal. Raises `JournalInvalid`."""
         with fleet.Journal(journal) as opened:
-            kept, needs, folder = (opened.meta(name) for name in (_META, "needs", "folder"))
+            kept, needs, folder = (opened.meta(name) for name in (META, "needs", "folder"))
         try:
             if kept is not None:
                 return msgspec.json.decode(kept, type=cls)
@@ -283,15 +292,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return [
             *flags,
             *(f"--env {name}=…" for name in unset),
-            *(f"{BY_OPTION[each]} …" for each in self.secret),
+            *(f"{_FLAG_OF[each]} …" for each in self.secret),
         ]
 
     def keep(self, journal: fleet.Journal) -> None:
         """Write them into a journal."""
         env = cast("Mapping[str, str]", self.fields.get("env", {}))
         fields, secret = kept_options({name: value for name, value in self.fields.items() if name != "env"})
-        kept = msgspec.structs.replace(self, fields=fields, not_kept=tuple(env), secret=tuple(secret))
-        journal.set_meta(_META, msgspec.json.encode(kept).decode())
+        batch = self.batch.copy()
+        if is_secret(batch.get("approvals")):
+            secret.append("approvals")
+            del batch["approvals"]
+        kept = msgspec.structs.replace(
+            self, batch=batch, fields=fields, not_kept=tuple(env), secret=tuple(secret)
+        )
+        journal.set_meta(META, msgspec.json.encode(kept).decode())
 
     def changed(self, batch: BatchFields, fields: OptionFields) -> Self:
         """Override them with flags. Raises `Failed` if something that was not kept is missing."""
@@ -317,7 +332,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             )
         if env:
             fields = {**fields, "env": env}
-        if missing := [name for name in self.secret if name not in fields]:
+        if missing := [name for name in self.secret if name not in (*batch, *fields)]:
             raise Failed(
                 f"The batch was begun with `{missing[0]}`, which had something in it that looks like a secret"
                 " and is not kept. Give it again.",
@@ -332,7 +347,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def options(self) -> Options:
         """Raises `OptionsError`."""
-        return Options(**cast("OptionFields", self.fields))
+        options = Options(**cast("OptionFields", self.fields))
+        batch = self.batch
+        if "approvals" in batch:
+            with _spoken():
+                given = Approvals(batch["approvals"], patience=batch.get("patience", PATIENCE))
+            return options.replace(approvals=given)
+        if "patience" in batch:
+            raise Failed("--patience is for --approvals. Give both.", Code.USAGE)
+        return options
 
     def keywords(self) -> dict[str, object]:
         """The keywords for `outrider.fleet.map`. Raises `Failed`."""
@@ -346,6 +369,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 "budget": _budget(batch),
                 "task_seconds": batch.get("task_seconds"),
                 "retry": _retry(batch),
+                "max_failures": _failures(batch.get("max_failures")),
                 "ledger": fleet.Ledger(batch["ledger"]) if "ledger" in batch else None,
             }
         return {name: value for name, value in chosen.items() if value is not None}
@@ -361,6 +385,15 @@ def _concurrency(given: str | None) -> fleet.Adaptive | None:
         )
     # A number alone is an `Adaptive` that stays: so both are checked alike.
     return fleet.Adaptive(int(found[1]), int(found[2] or found[1]))
+
+
+def _failures(given: str | None) -> float | None:
+    if given is None:
+        return None
+    found = re.fullmatch(r"(\d{1,9})(%?)", given.strip())
+    if found is None or not int(found[1]) or (found[2] and int(found[1]) > 99):
+        raise Failed(f"--max-failures is {given!r}. Give a number, or a share: 50%.", Code.USAGE)
+    return int(found[1]) / 100 if found[2] else int(found[1])
 
 
 def _workspace(batch: BatchFields) -> fleet.Workspace | None:

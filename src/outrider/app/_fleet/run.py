@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
+from rich.text import Text
 
-from outrider._display import one_line
 from outrider.app._flags import ENDING, Code, Failed, in_one_line
 from outrider.app._fleet.progress import Board
-from outrider.app._fleet.reports import BatchFields, Settings, at_the_end
+from outrider.app._fleet.reports import META, BatchFields, Settings, at_the_end, shown_journal
 from outrider.app._render import counted
 from outrider.app._terminal import Terminal
 from outrider.errors import OptionsError
 from outrider.fleet import Journal, Ledger, Report, Task, resume
+from outrider.fleet._journal.journal import is_queue
+from outrider.fleet._task import numbered
 from outrider.launch import find_agent
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ _TICK: Final = 0.2
 
 def run_tasks(
     file: Path,
-    journal: Path | None,
+    journal: str | None,
     batch: Mapping[str, object],
     fields: OptionFields,
     *,
@@ -53,41 +55,88 @@ def run_tasks(
     settings = Settings(folder=str(Path.cwd()), batch=_batch(batch), fields=dict(fields))
     settings.keywords()
     shown = _journal_for(file, journal)
-    path = shown.absolute()
-    tasks = list(_read(file, settings))
-    if not tasks:
-        raise Failed(f"There are no tasks in {_source(file)}. Write one per line, as JSON.", Code.USAGE)
+    tasks = _tasks(file, settings)
     if batch.get("engine") != "ray":
         _find_agents(tasks, settings)
-    with Journal(path, writing=True) as opened:
+    with Journal(shown, writing=True) as opened:
         # In this order: without tasks, the journal can be begun anew.
         settings.keep(opened)
         opened.add((number, task.placed(number)) for number, task in enumerate(tasks))
-    return _carry_on(path, settings, terminal, shown, as_json=as_json)
+    return _carry_on(shown, settings, terminal, as_json=as_json)
+
+
+def submit_tasks(
+    file: Path,
+    journal: str,
+    batch: Mapping[str, object],
+    fields: OptionFields,
+    *,
+    no_color: bool,
+    append: bool,
+) -> int:
+    """Put the tasks of a file into a database; gives the exit code. All are validated before."""
+    if not is_queue(journal):
+        raise Failed(
+            f"{journal!r} is not a database that workers can share. Give postgresql://host/database.",
+            Code.USAGE,
+        )
+    from outrider.fleet._journal.postgres import PostgresJournal
+
+    terminal = Terminal(no_color=no_color)
+    settings = Settings(folder=str(Path.cwd()), batch=_batch(batch), fields=dict(fields))
+    settings.keywords()
+    tasks = _tasks(file, settings)
+    with PostgresJournal(journal, writing=True) as opened:
+        new = opened.add(numbered(tasks, placed=not append), append=append)
+        if not append or opened.meta(META) is None:
+            settings.keep(opened)
+    terminal.note(
+        f"{counted(new, 'task')} submitted. To run them: outrider fleet work {shown_journal(journal)}"
+    )
+    return Code.OK
+
+
+def _tasks(file: Path, settings: Settings) -> list[Task]:
+    tasks = list(_read(file, settings))
+    if not tasks:
+        raise Failed(f"There are no tasks in {_source(file)}. Write one per line, as JSON.", Code.USAGE)
+    return tasks
 
 
 def resume_tasks(
-    journal: Path,
+    journal: str,
     batch: Mapping[str, object],
     fields: OptionFields,
     *,
     no_color: bool,
     as_json: bool,
-    retry_failed: bool,
+    retry_failed: bool = False,
+    stay: bool = False,
 ) -> int:
     """Continue a batch; gives the exit code."""
     terminal = Terminal(no_color=no_color)
-    path = journal.absolute()
+    if stay:
+        if not is_queue(journal):
+            raise Failed("--stay is for a database, to which others add tasks.", Code.USAGE)
+        # It may be there before the first task.
+        with Journal(journal, writing=True):
+            pass
     settings = Settings.read(journal).changed(_batch(batch), fields)
-    with Journal(path) as opened:
+    with Journal(journal) as opened:
         counts = opened.counts()
+    if stay:
+        settings.keywords()
+        return _carry_on(journal, settings, terminal, as_json=as_json, ended=counts.ended, stay=True)
     if not counts.total:
         raise Failed(f"There are no tasks in {journal}. Begin again with `outrider fleet run`.", Code.USAGE)
     ended = counts.ended - counts.waiting - (counts.failed + counts.over_budget if retry_failed else 0)
     if ended == counts.total:
-        terminal.note(f"Nothing is left to do in {one_line(str(journal))}")
-        return at_the_end(terminal, Report.from_journal(path), journal)
-    with chdir(settings.folder):
+        terminal.note(f"Nothing is left to do in {shown_journal(journal)}")
+        return at_the_end(terminal, Report.from_journal(journal), journal)
+    # A worker may be on another machine than the one that the tasks were submitted from.
+    folder = "." if is_queue(journal) else settings.folder
+    path = journal if is_queue(journal) else str(Path(journal).absolute())
+    with chdir(folder):
         settings.keywords()
         return _carry_on(
             path, settings, terminal, journal, as_json=as_json, retry_failed=retry_failed, ended=ended
@@ -98,14 +147,15 @@ def resume_tasks(
 
 
 def _carry_on(
-    journal: Path,
+    journal: str,
     settings: Settings,
     terminal: Terminal,
-    shown: Path,
+    shown: str | None = None,
     *,
     as_json: bool,
     retry_failed: bool = False,
     ended: int = 0,
+    stay: bool = False,
 ) -> int:
     """Run what is to be done in a journal, whose path is shown as it was given; gives the exit code.
 
@@ -118,13 +168,20 @@ def _carry_on(
         async with AsyncExitStack() as stack:
             if isinstance(ledger := keywords.get("ledger"), Ledger):
                 await stack.enter_async_context(ledger)
-            run = begin(journal, settings.options, retry_failed=retry_failed, **keywords)
+            options = settings.options
+            if options.approvals is not None:
+                await stack.enter_async_context(options.approvals)
+            run = begin(journal, options, retry_failed=retry_failed, stay=stay, **keywords)
             watch = _Watch(run, stack.enter_context(Board(terminal, as_json=as_json, ended=ended)))
             await watch.follow()
         return watch
 
     watch = anyio.run(follow)
-    code = at_the_end(terminal, Report.from_journal(journal), shown, was_interrupted=watch.is_draining)
+    if watch.stopped_by is not None:
+        terminal.note(Text(f"Stopped: {watch.stopped_by}.", style="red"))
+    code = at_the_end(
+        terminal, Report.from_journal(journal), shown or journal, was_interrupted=watch.is_draining
+    )
     if watch.ended_by is not None:
         sys.stdout.flush()
         signal.raise_signal(watch.ended_by)
@@ -141,6 +198,10 @@ class _Watch:
         self._is_stopping = False
         self.ended_by: signal.Signals | None = None
         """The signal that ends this process after the run was stopped."""
+
+    @property
+    def stopped_by(self) -> str | None:
+        return self._run.stopped_by
 
     async def follow(self) -> None:
         """Raises what the run raises."""
@@ -197,14 +258,17 @@ class _Watch:
 # Reading.
 
 
-def _journal_for(file: Path, given: Path | None) -> Path:
+def _journal_for(file: Path, given: str | None) -> str:
     """Where to keep a journal. Raises `Failed` if there is a batch in it."""
     if given is None and str(file) == "-":
         raise Failed("Tasks from standard input need --journal FILE.", Code.USAGE)
-    path = file.with_suffix(_SUFFIX) if given is None else given
-    if path == file:
+    path = str(file.with_suffix(_SUFFIX)) if given is None else given
+    if is_queue(path):
+        # The same tasks may be submitted again.
+        return path
+    if Path(path) == file:
         raise Failed(f"{file} cannot be both the tasks and the journal. Give a --journal FILE.", Code.USAGE)
-    if path.exists():
+    if Path(path).exists():
         with Journal(path) as journal:
             if journal.counts().total:
                 raise Failed(

@@ -75,11 +75,19 @@ def allow(
     id: _Id,
     store: _Store = None,
     input: Annotated[str | None, option(metavar="JSON", help="Let it run with this input instead.")] = None,
+    answer: Annotated[
+        list[str] | None,
+        option(metavar="TEXT", help="Answer a question, or several in their order. Can be repeated."),
+    ] = None,
     by: _By = None,
 ) -> int:
-    """Allow it: the call runs once, when its session goes on."""
+    """Allow it: the call runs once, when its session goes on. A question needs an answer."""
     from outrider.handlers import allow as allowed
 
+    if answer:
+        if input is not None:
+            raise Failed("--answer and --input exclude each other.", Code.USAGE)
+        return _carry_out(store, switches, partial(_answer, id, answer, by))
     given: Mapping[str, Json] | None = None
     if input is not None:
         try:
@@ -165,6 +173,26 @@ async def _decide(id: str, answer: Answer, by: str | None, approvals: Approvals,
     terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
 
 
+async def _answer(
+    id: str, answers: list[str], by: str | None, approvals: Approvals, terminal: Terminal
+) -> None:
+    from rich.text import Text
+
+    from outrider.wire.tools import AskUserQuestionInput, typed_input
+
+    found = await _find(approvals, id)
+    asked = typed_input(found.tool, found.input)
+    if not isinstance(asked, AskUserQuestionInput):
+        raise Failed(f"{found.id} is no question. Leave --answer out.", Code.USAGE)
+    if len(answers) != len(asked.questions):
+        raise Failed(f"{found.id} asks {len(asked.questions)}, and {len(answers)} are answered.", Code.USAGE)
+    given: dict[str, Json] = {
+        each.question: text for each, text in zip(asked.questions, answers, strict=True)
+    }
+    decided = await approvals.answer(found.id, given, by=by or _user())
+    terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
+
+
 def _user() -> str:
     try:
         return getpass.getuser()
@@ -211,7 +239,7 @@ def _print_whole(terminal: Terminal, approval: Approval) -> None:
     facts = {
         "id": approval.id,
         "state": approval.state,
-        "asked": f"{_time(approval.asked_at)}, {approval.reason}",
+        "asked": ", ".join(filter(None, (_time(approval.asked_at), approval.reason))),
         "folder": approval.cwd,
         "expires": "" if approval.expires_at is None else _time(approval.expires_at),
         "decided": "" if approval.decided_at is None else f"{_time(approval.decided_at)} {approval.by}",

@@ -14,7 +14,7 @@ class _Nowhere:
     """A link to no agent."""
 
     def post(self, message: dict[str, Any]) -> None:
-        """There is nobody to be told."""
+        """Nothing to notify."""
 
 
 def server_of_library(server: ToolServer) -> object:

@@ -118,10 +118,10 @@ def to_info(
 
 
 def to_messages(
-    entries: Iterable[TranscriptEntry], told: Mapping[str, object] | None = None
+    entries: Iterable[TranscriptEntry], metadata: Mapping[str, object] | None = None
 ) -> list[SessionMessage]:
-    """Convert entries to messages, with the metadata of their subagent if `told`."""
-    call, parent = (_text(told or {}, name) for name in ("toolUseId", "parentAgentId"))
+    """Convert entries to messages, with the metadata of their subagent if `metadata`."""
+    call, parent = (_text(metadata or {}, name) for name in ("toolUseId", "parentAgentId"))
     made: list[SessionMessage] = []
     for entry in entries:
         raw = entry.raw
@@ -138,8 +138,8 @@ def to_messages(
     return made
 
 
-def _text(told: Mapping[str, object], name: str) -> str | None:
-    value = told.get(name)
+def _text(metadata: Mapping[str, object], name: str) -> str | None:
+    value = metadata.get(name)
     return value if isinstance(value, str) else None
 
 
@@ -205,8 +205,8 @@ def list_sessions(
 
     A limit of 0 or less means none."""
     query = SessionQuery(project=directory or None, archived=None, worktrees=include_worktrees)
-    told = BlockingSessions().facts(query)
-    infos = (info for session, data in told if (info := _info(session, data, directory)) is not None)
+    found = BlockingSessions().facts(query)
+    infos = (info for session, data in found if (info := _info(session, data, directory)) is not None)
     start = max(offset, 0)
     return list(islice(infos, start, start + limit if limit is not None and limit > 0 else None))
 
@@ -256,10 +256,10 @@ def get_subagent_messages(
     if not is_id(session_id) or not agent_id:
         return []
     try:
-        entries, told = BlockingSessions().read_agent(session_id, agent_id, directory or None)
+        entries, metadata = BlockingSessions().read_agent(session_id, agent_id, directory or None)
     except TranscriptError:
         return []
-    return to_messages(page(entries, limit, offset), told)
+    return to_messages(page(entries, limit, offset), metadata)
 
 
 def rename_session(session_id: str, title: str, directory: str | None = None) -> None:

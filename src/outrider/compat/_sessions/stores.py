@@ -180,8 +180,8 @@ async def list_sessions_from_store(
 
     if summaries is not None:
         known = [row for row in rows if row.data is None or _is_listed(row.data)]
-        told = await calls.each(describe, known[start:wanted])
-        return [info for info in told if info is not None]
+        infos = await calls.each(describe, known[start:wanted])
+        return [info for info in infos if info is not None]
     found: list[SDKSessionInfo] = []
     while rows and (wanted is None or len(found) < wanted):
         count = len(rows) if wanted is None else wanted - len(found)
@@ -382,16 +382,16 @@ def _agent_in(subpath: str) -> str | None:
 def _messages(
     entries: list[JsonObject], limit: int | None, offset: int, *, is_agent: bool
 ) -> list[SessionMessage]:
-    told = [entry for entry in entries if entry.get("type") == _TOLD] if is_agent else []
+    metadata = [entry for entry in entries if entry.get("type") == _TOLD] if is_agent else []
     found = conversation(map(to_entry, entries), agent=is_agent)
-    return to_messages(page(found, limit, offset), told[-1] if told else None)
+    return to_messages(page(found, limit, offset), metadata[-1] if metadata else None)
 
 
 def _last_used(entry: JsonObject) -> int:
     """When an entry was written, in milliseconds since 1970; now, if it does not say."""
-    told = entry.get("timestamp")
+    timestamp = entry.get("timestamp")
     try:
-        written = datetime.fromisoformat(told if isinstance(told, str) else "")
+        written = datetime.fromisoformat(timestamp if isinstance(timestamp, str) else "")
         # Without a zone it is UTC, as elsewhere in transcripts.
         written = written.replace(tzinfo=UTC) if written.tzinfo is None else written
         return int(written.timestamp() * 1000)

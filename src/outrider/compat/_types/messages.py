@@ -310,8 +310,8 @@ class SessionSummaryEntry(TypedDict):
 
 
 if TYPE_CHECKING:
-    # To type checkers, what a store has to have here: Outrider's own contract goes on from there, and a store
-    # that does not derive from it would have to have all of it.
+    # For type checkers, only what a store needs here: Outrider's own contract asks for more, and a store that
+    # does not derive from it would have to have all of it.
     class SessionStore(Protocol):
         """Keeps transcripts: `append` and `load` have to be written, the others are optional."""
 

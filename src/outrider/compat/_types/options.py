@@ -292,7 +292,7 @@ class ClaudeAgentOptions:
     """An MCP tool that is asked for permission; not together with `can_use_tool`."""
     cwd: str | Path | None = None
     cli_path: str | Path | None = None
-    """The agent's program."""
+    """The path of Claude Code."""
     settings: str | None = None
     """The path of a settings file, or its text."""
     add_dirs: list[str | Path] = field(default_factory=list[str | Path])
@@ -406,7 +406,7 @@ class SDKControlRewindFilesRequest(TypedDict):
 
 
 class SDKControlMcpReconnectRequest(TypedDict):
-    """Connect a server anew."""
+    """Connect a server again."""
 
     subtype: Literal["mcp_reconnect"]
     serverName: str

@@ -47,7 +47,7 @@ async def run_session_store_conformance(
 ) -> None:
     """Check a session store of yours. Raises `AssertionError` with the first contract that is broken.
 
-    `make_store` makes an empty store, anew for each contract; it may be async. Optional methods that the
+    `make_store` makes an empty store for each contract; it may be async. Optional methods that the
     store does not have, or that `skip_optional` names, are not checked.
     """
     unknown = frozenset(skip_optional) - _OPTIONAL

@@ -205,7 +205,7 @@ class Budget:
         """Add to what is spent, here and in the parents. Sessions that are watched stop if it is too much.
 
         Less than 0 takes back what was charged before. May be called in any thread; raises `OptionsError` for
-        what is no amount.
+        what is not an amount.
         """
         _checked(spent)
         self.begin()

@@ -1,21 +1,25 @@
-"""`Ledger`, a record of what every turn used, in JSON lines or in SQLite.
+"""`Ledger`, a record of what every turn used, in JSON lines, in SQLite or in PostgreSQL.
 
 What was acknowledged is on disk. `budget` limits spending.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
 import time
+import weakref
+from collections import deque
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import anyio
 import msgspec
@@ -23,7 +27,7 @@ from anyio.lowlevel import RunVar
 
 from outrider._folders import refuse_planted, sync_folder
 from outrider._threads import run_sync
-from outrider.errors import OptionsError, StoreError
+from outrider.errors import OptionsError, OutriderError, StoreError
 from outrider.options._validators import any_text, invalid_value, mapped, path_text, text
 from outrider.session import Result, Usage
 from outrider.transcripts.stores._sqlite import make_database, set_up
@@ -31,6 +35,8 @@ from outrider.transcripts.stores._sqlite import make_database, set_up
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from typing import Self
+
+    from outrider.fleet._budget.entries import PostgresTable
 
 
 _WAIT_SECONDS: Final = 30.0
@@ -170,12 +176,12 @@ def _failing(path: Path, operation: str) -> Generator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        is_passing = isinstance(error, TimeoutError)
+        is_passing = isinstance(error, TimeoutError) or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
         raise StoreError(str(path), operation, reason, retryable=is_passing) from error
     except sqlite3.Error as error:
         # The lower byte is the kind of failure.
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        is_passing = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL)
+        is_passing = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
         raise StoreError(str(path), operation, str(error), retryable=is_passing) from error
 
 
@@ -222,6 +228,7 @@ log = logging.getLogger("outrider.fleet")
 T = TypeVar("T")
 
 _URL: Final = "sqlite:///"
+_POSTGRES: Final = ("postgresql://", "postgres://")
 _SQLITE: Final = (".db", ".sqlite", ".sqlite3")
 _LINES: Final = (".jsonl", ".ndjson")
 
@@ -284,7 +291,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Ledger:
-    """A record of what every turn used, in an append-only file.
+    """A record of what every turn used, in an append-only file or table.
 
         ledger = Ledger("ledger.db")
         await ledger.add(LedgerEntry.of(result, tags={"team": "search"}))
@@ -292,27 +299,36 @@ class Ledger:
 
     `*.db` and `sqlite:///…` is a SQLite database, `*.jsonl` a file of JSON lines. It is made when the first
     entry is added; only its owner can read it. Several tasks, threads and processes of one machine may use it
-    at once. What was added outlives the process, and a loss of power.
+    at once. `postgresql://host/database` is a table, which programs on many machines may use. What was added
+    outlives the process, and a loss of power.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises `OptionsError` if the name does not tell the format."""
         given = path_text("`path`", path)
         self.path: Path = Path.cwd() / given.removeprefix(_URL)
+        """The file; of a table, not a real one."""
+        self.name: str = os.fspath(self.path)
         suffix = self.path.suffix.lower()
         is_url = "://" in given
-        if given.startswith(_URL) or (suffix in _SQLITE and not is_url):
-            self._file: SqliteFile | JsonLines = SqliteFile(self.path)
+        self._file: SqliteFile | JsonLines | PostgresTable
+        if given.startswith(_POSTGRES):
+            self._file = _table(given)
+            self.name = self._file.name
+            self.path = Path(self.name)
+        elif given.startswith(_URL) or (suffix in _SQLITE and not is_url):
+            self._file = SqliteFile(self.path)
         elif suffix in _LINES and not is_url:
             self._file = JsonLines(self.path)
         else:
             raise OptionsError(
                 f"`path` must be the name of a ledger, not {given!r}",
-                hint="`ledger.db` is a SQLite database, `ledger.jsonl` a file of JSON lines.",
+                hint="`ledger.db` is a SQLite database, `ledger.jsonl` a file of JSON lines,"
+                " `postgresql://…` a table.",
             )
 
     def __repr__(self) -> str:
-        return f"<Ledger {os.fspath(self.path)!r}>"
+        return f"<Ledger {self.name!r}>"
 
     async def add(self, entry: LedgerEntry) -> None:
         """Add an entry; returns when it is on the disk.
@@ -394,11 +410,66 @@ class Ledger:
                 entry = msgspec.json.decode(data, type=LedgerEntry)
             except (msgspec.MsgspecError, UnicodeError) as error:
                 # It was cut off by a crash, before it was acknowledged.
-                log.warning("entry %d of %s is damaged, and left out: %s", number, self.path, error)
+                log.warning("entry %d of %s is damaged, and left out: %s", number, self.name, error)
                 continue
             if entry.id not in seen:
                 seen.add(entry.id)
                 yield entry
+
+
+class Backlog:
+    """Entries that a ledger could not take. What they tell of is paid for, so that it does not fail; nothing
+    more is spent until the ledger has them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._entries: deque[LedgerEntry] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def add(self, entry: LedgerEntry) -> None:
+        """Add an entry, now or later."""
+        self._entries.append(entry)
+        try:
+            await self.settle()
+        except OutriderError as error:
+            log.error("%s: what was spent is kept, and nothing more is spent until it is written", error)  # noqa: TRY400
+
+    async def settle(self) -> None:
+        """Add all that was kept. Raises what `Ledger.add` raises."""
+        while self._entries:
+            entry = self._entries[0]
+            await self._ledger.add(entry)
+            # To add it twice does no harm.
+            with suppress(ValueError):
+                self._entries.remove(entry)
+
+
+_backlogs: WeakKeyDictionary[Ledger, Backlog] = WeakKeyDictionary()
+
+
+def backlog_of(ledger: Ledger) -> Backlog:
+    """The one backlog of a ledger."""
+    try:
+        found = _backlogs.get(ledger)
+        if found is None:
+            found = _backlogs[ledger] = Backlog(weakref.proxy(ledger))
+    except TypeError:
+        # One of the user's own, which cannot be remembered.
+        return Backlog(ledger)
+    return found
+
+
+def _table(url: str) -> PostgresTable:
+    try:
+        from outrider.fleet._budget.entries import PostgresTable
+    except ImportError as error:
+        raise OptionsError(
+            "a ledger in PostgreSQL needs psycopg, which is not installed",
+            hint="Run: pip install 'outrider[postgres]'",
+        ) from error
+    return PostgresTable(url)
 
 
 def _row(entry: LedgerEntry) -> Row:

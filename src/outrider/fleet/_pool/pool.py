@@ -64,7 +64,7 @@ class Pool(Starter):
 
         `max_memory`: what all processes and their children may have together, measured (`"6GiB"`); past it,
         nothing is started, and what is not used is ended. `park_after`: for how many seconds a resilient
-        session may keep a process that it does not use, if nobody else needs it. `max_age` (seconds),
+        session may keep a process that it does not use, if no one else needs it. `max_age` (seconds),
         `max_turns`, `max_process_memory`: a process past one of these is exchanged for a new one as soon as
         it is not used. `queue_limit`, `queue_seconds`: how many of one tenant may wait for a process, and how
         long each. `health_seconds`: how often warm processes are asked whether they still answer. None: no
@@ -207,8 +207,8 @@ class Pool(Starter):
     ) -> ResilientSession[Output]:
         """A session that has a process only while it needs one; the rest is as for `ResilientSession`.
 
-        When somebody else needs the slot, or after `park_after` seconds, an idle one is parked: its process
-        is ended, its transcript kept, and the next prompt resumes it. Its `send` raises `QueueFull` if nobody
+        When someone else needs the slot, or after `park_after` seconds, an idle one is parked: its process
+        is ended, its transcript kept, and the next prompt resumes it. Its `send` raises `QueueFull` if no one
         more may wait; its turns may fail with what else `acquire` raises. Raises `OptionsError`.
         """
         own, single = split_keywords(fields, ResilientFields)

@@ -87,7 +87,7 @@ class Scheduler:
         self.is_up = anyio.Event()
         self.is_gone = anyio.Event()
         self._looked = anyio.Event()
-        """Set after each look, and made anew."""
+        """Set after each check, and then replaced."""
         self._checked_at = 0.0
 
     def wake(self) -> None:
@@ -247,15 +247,19 @@ class Scheduler:
                 self._replace(slot)
         return None
 
-    def _make_room(self) -> None:
-        """End unused processes for waiting callers: warm ones, then those of idle resilient sessions."""
+    def _count_missing(self) -> int:
+        """How many callers wait for whom nothing is being started or ended yet."""
         wanted = {ticket.kind for ticket in self.queue}
         starting = self.slots.in_state("starting")
         coming = [slot for slot in starting if not slot.is_claimed and slot.kind in wanted]
         going = [
             starter for starter in self.starters if starter.is_parking and starter.idle_seconds() is not None
         ]
-        missing = len(self.queue) - len(coming) - len(going) - len(self.slots.in_state("closing"))
+        return len(self.queue) - len(coming) - len(going) - len(self.slots.in_state("closing"))
+
+    def _make_room(self) -> None:
+        """End unused processes for waiting callers: warm ones, then those of idle resilient sessions."""
+        missing = self._count_missing()
         for slot in self.slots.in_state("warm")[: max(0, missing)]:
             missing -= 1
             self.counters.evicted += 1
@@ -381,6 +385,26 @@ class Scheduler:
         if not starter.is_parking:
             starter.is_parking = True
             self.start_soon(self._park, starter)
+
+    def take_back(self, starter: PooledStarter, park: Callable[[], Awaitable[None]]) -> bool:
+        """At the end of a turn, before the next can begin: whether the process is ended, by `park`, because
+        somebody waits for one. Otherwise a session that is asked without a pause would never be idle."""
+        if self.tasks is None or self.is_closing or starter.is_parking or starter.idle_seconds() is None:
+            return False
+        # Those that are idle were ended when the caller came.
+        if self.slots.is_room() or self._count_missing() <= 0:
+            return False
+        starter.is_parking = True
+        self.start_soon(self._park_by, starter, park)
+        return True
+
+    async def _park_by(self, starter: PooledStarter, park: Callable[[], Awaitable[None]]) -> None:
+        try:
+            self.counters.parkings += 1
+            await park()
+        finally:
+            starter.is_parking = False
+            self.wake()
 
     async def _park(self, starter: PooledStarter) -> None:
         try:

@@ -34,7 +34,7 @@ from outrider.options._validators import (
 from outrider.session import Session, SessionState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from outrider.fleet._pool.scheduler import Scheduler
     from outrider.fleet._resilient.session import ResilientSession
@@ -165,6 +165,9 @@ class PooledStarter(QueuedStarter):
 
     async def stop(self, session: Session) -> None:
         await self._scheduler.give_back(session)
+
+    def take_back(self, park: Callable[[], Awaitable[None]]) -> bool:
+        return self._scheduler.take_back(self, park)
 
     def idle_seconds(self) -> float | None:
         """For how long it has had a process and not used it; None: it uses it, or has none."""
@@ -307,7 +310,7 @@ class Slot:
 
     @property
     def is_deserted(self) -> bool:
-        """Whether it is unused for good: it is dead, or its resilient session was dropped."""
+        """Whether it is permanently unused: it is dead, or its resilient session was dropped."""
         return self.is_dead or (self.starter is not None and self.starter.owner() is None)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, SupportsIndex, TypeAlias, cast
 from uuid import uuid4
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
     from outrider.wire.hooks import HookInput
 
 
-MessageKind: TypeAlias = Literal["note", "charge", "call", "withdrawn", "end", "answer", "post", "left"]
-"""The driver sends the last three, workers the others."""
+MessageKind: TypeAlias = Literal[
+    "note", "charge", "call", "withdrawn", "end", "answer", "post", "left", "gate"
+]
+"""The driver sends the last four, workers the others."""
 
 
 class ChannelMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +75,7 @@ class Mailbox:
     def __init__(self) -> None:
         self._driver = _Inbox()
         self._attempts: dict[str, _Inbox] = {}
-        self._published: tuple[ChannelMessage, ...] = ()
+        self._published: dict[MessageKind, ChannelMessage] = {}
 
     async def post(self, message: ChannelMessage) -> None:
         """Leave a message for the driver. Those of one worker keep their order."""
@@ -85,7 +88,7 @@ class Mailbox:
     async def expect(self, key: str) -> None:
         """An attempt is about to be made."""
         inbox = self._attempts[key] = _Inbox()
-        inbox.put(*self._published)
+        inbox.put(*self._published.values())
 
     async def drop(self, key: str) -> None:
         """An attempt is no longer wanted: its worker stops."""
@@ -98,8 +101,8 @@ class Mailbox:
             inbox.put(message)
 
     async def publish(self, message: ChannelMessage) -> None:
-        """Leave a message for all attempts, now and later; it replaces the one before it."""
-        self._published = (message,)
+        """Leave a message for all attempts, now and later; it replaces the one of its kind before it."""
+        self._published[message.kind] = message
         for inbox in self._attempts.values():
             inbox.put(message)
 
@@ -133,6 +136,9 @@ class DriverChannel:
         self._links: dict[str, AgentLink] = {}
         self._calls: dict[str, _Call] = {}
         self._is_over = False
+        self.gate_until = 0.0
+        """Until when the gate of the run is closed, in Unix seconds."""
+        self.knows_gate = anyio.Event()
 
     def note(self, note: Note) -> None:
         """Report progress. Never waits."""
@@ -176,6 +182,7 @@ class DriverChannel:
         except Exception as error:  # noqa: BLE001 - Ray has many: the mailbox is gone, and the run with it
             log.warning("the driver cannot be reached any more: %s", error)
         self._is_over = True
+        self.knows_gate.set()
         for call in self._calls.values():
             call.is_over.set()
         scope.cancel()
@@ -189,6 +196,9 @@ class DriverChannel:
             server, content = pickle.loads(message.body)
             if (link := self._links.get(server)) is not None:
                 link.post(content)
+        elif message.kind == "gate":
+            self.gate_until = cast("float", pickle.loads(message.body))
+            self.knows_gate.set()
         elif self._share is not None:
             self._share.correct(*pickle.loads(message.body))
 
@@ -313,7 +323,10 @@ class FarGate(Gate):
         self._channel = channel
 
     async def wait(self) -> None:
-        await self._channel.ask("gate", "wait")
+        # The driver tells all workers when it closes: it is asked only then.
+        await self._channel.knows_gate.wait()
+        if self._channel.gate_until > time.time() or not self.is_open:
+            await self._channel.ask("gate", "wait")
 
     async def pause(self, until: float, why: str = "") -> None:
         await super().pause(until, why)

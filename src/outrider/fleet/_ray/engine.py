@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import redirect_stdout
 from contextvars import copy_context
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 from uuid import uuid4
@@ -24,7 +24,6 @@ import msgspec
 from anyio.lowlevel import current_token
 
 from outrider import handlers
-from outrider._folders import make_private
 from outrider._threads import run_sync
 from outrider.errors import LimitReached, OptionsError, OutriderError, UsageError
 from outrider.fleet._engine import Attempted, Note, Shared
@@ -34,6 +33,7 @@ from outrider.fleet._ray.channel import ChannelMessage, Mailbox, MessageKind
 from outrider.fleet._ray.worker import (
     Order,
     Reply,
+    keep_traces,
     refuse_secrets_in,
     refuse_secrets_of,
     run_order,
@@ -44,7 +44,6 @@ from outrider.options._validators import invalid_value, is_mapping, seconds, tex
 from outrider.redaction import preview
 from outrider.session import background
 from outrider.session._instrument import instrument_of
-from outrider.transports._trace.writer import new_trace_path
 from outrider.wire.control import McpMessage
 
 if TYPE_CHECKING:
@@ -107,6 +106,10 @@ class Visit:
         self._tell = tell
         self.worker = ""
         """Where it is made, as far as that is known."""
+        self.gate_changed: Callable[[], Coroutine[object, object, None]] | None = None
+        """Tells the other workers."""
+        self.unplaced: OptionsError | None = None
+        """Why it was given up before it began."""
         self.has_ended = anyio.Event()
         """Set when the last message of the worker has arrived."""
         self._options = options
@@ -170,9 +173,15 @@ class Visit:
         if kind == "server":
             return await self._server(*question)
         if kind == "ledger":
-            return await cast("Any", self._shared.ledger).add(ask)
+            from outrider.fleet._budget.ledger import backlog_of
+
+            await backlog_of(cast("Any", self._shared.ledger)).add(ask)
+            return None
         if kind == "gate":
-            return await getattr(self._shared.gate, ask)(*question[1:])
+            value = await getattr(self._shared.gate, ask)(*question[1:])
+            if ask != "wait" and self.gate_changed is not None:
+                await self.gate_changed()
+            return value
         if kind == "on_question":
             _, index, answers = question
             asked = ask.input["questions"]
@@ -216,18 +225,6 @@ def _packed(error: Exception | None, value: object) -> bytes:
         what = repr(error) if error is not None else type(value).__name__
         log.warning("an answer for a worker cannot be sent: %s", cause)
         return cast("bytes", cloudpickle.dumps((OutriderError(f"the answer cannot be sent: {what}"), None)))
-
-
-def keep_traces(options: Options, traces: Sequence[bytes]) -> None:
-    """Write traces that came back to where the option says."""
-    trace = options.trace
-    if trace is None:
-        return
-    for content in traces:
-        for path in new_trace_path(trace.path):
-            with suppress(FileExistsError):
-                make_private(Path(path), content)
-                break
 
 
 _WORDS: Final = ("auto", "local")
@@ -274,7 +271,9 @@ async def connect(ray: Any, address: str | None, timeout: float) -> bool:  # noq
     if target == "local":
         fields["include_dashboard"] = False
     try:
-        await run_sync(lambda: ray.init(address=target, **fields))
+        # What it prints belongs to no output of this program.
+        with redirect_stdout(sys.stderr):
+            await run_sync(lambda: ray.init(address=target, **fields))
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise ClusterNotFound(target or "", preview(str(error))) from error
     return True
@@ -312,6 +311,12 @@ _POLL: Final = 5.0
 """Seconds that the mailbox is listened to at a time."""
 _GRACE: Final = 5.0
 """Seconds that a worker may take to end an attempt, beyond what its agent may, before it is killed."""
+_LOOK: Final = 1.0
+"""Seconds between two looks at the nodes."""
+_USUAL_CPUS: Final = 0.5
+"""What a task sets aside, unless it says otherwise."""
+_FEWEST: Final = 16
+"""Attempts that a cluster is given in any case, if only to let it grow."""
 _LAST_WORDS: Final = 10.0
 """Seconds to wait for the last messages of a worker after its result has arrived."""
 
@@ -324,7 +329,7 @@ class RayEngine:
     that both reach, and begins from the prompt otherwise. The budget, the gate and the ledger of the run stay
     here and count for all workers. Tools, hooks and callbacks are called here, too: workers ask for them.
 
-    Every node needs Outrider, of the same version, and the agent's program. Works on asyncio only.
+    Every node needs Outrider, of the same version, and Claude Code. Works on asyncio only.
     """
 
     name: str = "ray"
@@ -359,6 +364,7 @@ class RayEngine:
         self._collecting: anyio.CancelScope | None = None
         self._has_collected = anyio.Event()
         self._published: tuple[object, ...] | None = None
+        self._gate_until: float | None = None
         self._is_open = False
         self._owns_connection = False
         self._failure: Exception | None = None
@@ -420,7 +426,7 @@ class RayEngine:
             self._mailbox = made.remote()
         except (TypeError, ValueError) as error:
             raise OptionsError(f"`runtime_env` cannot be used: {preview(str(error))}") from error
-        self._published = None
+        self._published = self._gate_until = None
         where = self._address or ""
         try:
             with anyio.fail_after(self._connect_seconds):
@@ -446,7 +452,8 @@ class RayEngine:
             self._ray.kill(mailbox)
         if self._owns_connection:
             self._owns_connection = False
-            await run_sync(self._ray.shutdown)
+            with redirect_stdout(sys.stderr):
+                await run_sync(self._ray.shutdown)
         self._is_open = False
 
     # Attempts.
@@ -471,9 +478,9 @@ class RayEngine:
                 self._shared.budget.check(session_id=work.session_id)
             except LimitReached as error:
                 return Attempted(status="over_budget", session_id=work.session_id, error=error)
-        await self._find_place(work.task)
         key, mailbox = uuid4().hex, self._mailbox
         visit = Visit(work.options, self._shared, tell, partial(_send, mailbox, key))
+        visit.gate_changed = self._publish_gate
         self._visits[key] = visit
         try:
             reply = await self._visited(key, visit, work, order)
@@ -515,6 +522,8 @@ class RayEngine:
             with anyio.CancelScope() as scope:
                 # Cancelled when the mailbox is lost.
                 self._scopes[key] = scope
+                # Submitted first, so that an autoscaler sees what is wanted.
+                tasks.start_soon(self._expect_place, work.task, visit, scope)
                 try:
                     reply = await self._made(key, visit, work, order)
                 except Exception as error:  # noqa: BLE001 - raised below, not in a group
@@ -522,6 +531,8 @@ class RayEngine:
                 finally:
                     del self._scopes[key]
             tasks.cancel_scope.cancel()
+        if visit.unplaced is not None:
+            raise visit.unplaced
         if failed is not None:
             raise failed
         if reply is None:
@@ -567,24 +578,38 @@ class RayEngine:
                 return
         log.warning("the cluster does not tell whether a cancelled attempt has ended: %s", work.id)
 
-    async def _find_place(self, task: Task) -> None:
-        """Wait for a node that is large enough. Ray would wait for ever, in case that one is added."""
+    async def _expect_place(self, task: Task, visit: Visit, scope: anyio.CancelScope) -> None:
+        """Give up an attempt that no node is large enough for. Ray would wait for ever, in case that one is
+        added."""
         largest = (0.0, 0)
-        with anyio.move_on_after(self._node_seconds):
-            while True:
-                nodes = await run_sync(self._ray.nodes)
-                sizes = [_size(node) for node in nodes if node["Alive"]]
-                if any(cpus >= task.cpus and memory >= (task.memory_bytes or 0) for cpus, memory in sizes):
-                    return
-                largest = max(sizes, default=largest)
-                await anyio.sleep(1)
+        ends_at = anyio.current_time() + self._node_seconds
+        while anyio.current_time() < ends_at:
+            await anyio.sleep(min(_LOOK, max(0.01, ends_at - anyio.current_time())))
+            if visit.worker:
+                return
+            sizes = await self._sizes()
+            if any(cpus >= task.cpus and memory >= (task.memory_bytes or 0) for cpus, memory in sizes):
+                # It waits for its turn.
+                return
+            largest = max(sizes, default=largest)
         wanted = f"{task.cpus:g} CPUs" + (
             "" if task.memory_bytes is None else f" and {write_size(task.memory_bytes)}"
         )
-        raise OptionsError(
+        visit.unplaced = OptionsError(
             f"no node of the cluster is large enough for the task {task.id!r}, which wants {wanted}",
             hint=f"The largest has {largest[0]:g} CPUs and {write_size(largest[1])}: want less, or add one.",
         )
+        scope.cancel()
+
+    async def _sizes(self) -> list[tuple[float, int]]:
+        nodes = await run_sync(self._ray.nodes)
+        return [_size(node) for node in nodes if node["Alive"]]
+
+    async def slots(self) -> int:
+        """How many attempts to have with the cluster: all that fit, and as many again, so that an autoscaler
+        sees that more are wanted."""
+        cpus = sum(cpus for cpus, _ in await self._sizes())
+        return max(_FEWEST, int(2 * cpus / _USUAL_CPUS))
 
     # What workers say.
 
@@ -618,7 +643,9 @@ class RayEngine:
             visit.receive(message)
 
     async def _publish(self) -> None:
-        """Send all workers what is left of the budget, if anything but the time has changed."""
+        """Send all workers what is left of the budget, if anything but the time has changed, and until when
+        the gate is closed."""
+        await self._publish_gate()
         budget = self._shared.budget
         if budget is None:
             return
@@ -628,6 +655,14 @@ class RayEngine:
             self._published = figures
             body = pickle.dumps((left, budget.exceeded))
             await self._mailbox.publish.remote(ChannelMessage(key="", kind="left", body=body))
+
+    async def _publish_gate(self) -> None:
+        gate = self._shared.gate
+        until = 0.0 if gate is None else gate.opens_at or 0.0
+        if until != self._gate_until and self._mailbox is not None:
+            self._gate_until = until
+            message = ChannelMessage(key="", kind="gate", body=pickle.dumps(until))
+            await self._mailbox.publish.remote(message)
 
 
 def _send(mailbox: Any, key: str, kind: MessageKind, body: bytes, call: str = "") -> None:  # noqa: ANN401 - of Ray's

@@ -10,15 +10,17 @@ import pickle
 import platform
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import anyio
 import msgspec
 
+from outrider._folders import make_private
 from outrider.errors import OptionsError, OutriderError
 from outrider.fleet._budget.budget import Left
 from outrider.fleet._engine import Assignment, Attempted, Note, Shared, attempt_locally
@@ -40,6 +42,7 @@ from outrider.options import OptionFields, SdkServer
 from outrider.options._values import differing, plain
 from outrider.redaction import mask
 from outrider.session._instrument import instrument_of
+from outrider.transports._trace.writer import new_trace_path
 
 if TYPE_CHECKING:
     from outrider.fleet._budget.ledger import Ledger
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from outrider.options._tool_names import ToolNames
 
 
+_REDIS_PASSWORD: Final = "REDIS_PASSWORD"
 _TRACES: Final = 64 * 1024 * 1024
 """Bytes of traces that are sent back at most. What is left stays on the worker, and goes with its folder."""
 
@@ -106,7 +110,7 @@ async def _run(mailbox: object, key: str, packed: bytes) -> Reply:
     if (instrument := instrument_of(order.work.options)) is not None:
         instrument.resume(order.carrier)
     with tempfile.TemporaryDirectory(prefix="outrider-traces-") as folder:
-        work = _traced(order.work, folder)
+        work = _with_password(_traced(order.work, folder))
         attempted: Attempted | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(channel.hear, tasks.cancel_scope)
@@ -140,12 +144,38 @@ def _traced(work: Assignment, folder: str) -> Assignment:
     return msgspec.structs.replace(work, options=work.options.replace(trace=trace))
 
 
+def _with_password(work: Assignment) -> Assignment:
+    """The attempt with the password of its Redis, which did not travel. Drivers of other stores look in the
+    environment themselves."""
+    store, password = work.options.session_store, os.environ.get(_REDIS_PASSWORD)
+    if not isinstance(store, str) or not password or not store.startswith(("redis://", "rediss://")):
+        return work
+    parts = urlsplit(store)
+    if parts.password is not None:
+        return work
+    place = f"{parts.username or ''}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"
+    url = urlunsplit(parts._replace(netloc=place))
+    return msgspec.structs.replace(work, options=work.options.replace(session_store=url))
+
+
 def _traces(folder: Path) -> tuple[bytes, ...]:
     found: list[bytes] = []
     for path in sorted(folder.iterdir()):
         if sum(map(len, found)) + path.stat().st_size <= _TRACES:
             found.append(path.read_bytes())
     return tuple(found)
+
+
+def keep_traces(options: Options, traces: Sequence[bytes]) -> None:
+    """Write traces that came back to where the option says."""
+    trace = options.trace
+    if trace is None:
+        return
+    for content in traces:
+        for path in new_trace_path(trace.path):
+            with suppress(FileExistsError):
+                make_private(Path(path), content)
+                break
 
 
 def _sendable(attempted: Attempted) -> Attempted:
@@ -268,7 +298,7 @@ def _refuse_secrets(options: Options) -> None:
     if isinstance(store, str) and mask(store) != store:
         raise OptionsError(
             "`session_store` has a password in its URL, which would go with the task",
-            hint="Leave it out, and set it in the environment of the workers: PGPASSWORD, for example.",
+            hint="Leave it out, and set it in the environment of the workers: PGPASSWORD, or REDIS_PASSWORD.",
         )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from outrider.fleet._journal import Journal
+from outrider.fleet._journal.journal import Journal
 from outrider.fleet._report import render
 from outrider.fleet._task import Outcome
 from outrider.session import Usage
@@ -128,9 +128,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def from_journal(cls, path: str | PathLike[str]) -> Self:
+    def from_journal(cls, place: str | PathLike[str] | Journal) -> Self:
         """Of all runs of a journal, which may be running. Blocks. Raises `JournalInvalid`."""
-        with Journal(path) as journal:
+        with place.reader() if isinstance(place, Journal) else Journal(place) as journal:
             outcomes, total = list(journal.outcomes()), journal.counts().total
             made_at = journal.meta("made_at")
         return cls.from_outcomes(

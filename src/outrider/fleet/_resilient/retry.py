@@ -226,7 +226,7 @@ class Recovery:
         """There is no session to resume: the process was lost before it had begun, and starts over.
 
         After the first loss this is not refused, though it counts: otherwise an agent that is lost before
-        anything is written would be lost for good.
+        anything is written would be lost permanently.
         """
         if self.tries.restarts > 1:
             return None if self.after_loss() is None else 0.0
@@ -330,7 +330,7 @@ class Gate:
         """What it was paused for; None while it is open."""
         self._clock = clock or Clock()
         self._opens_at = self._ends = 0.0
-        """When it opens: in Unix seconds, and by a clock that nobody can put back."""
+        """When it opens: in Unix seconds, and by a clock that no one can put back."""
         self._numbers = count()
         self._waiting: dict[int, anyio.CancelScope] = {}
         """Those that wait, in the order in which they came. To cancel a scope wakes its task."""

@@ -31,6 +31,7 @@ from outrider.fleet._resilient.turn_runner import (
     GO_ON,
     DirectStarter,
     Policies,
+    QueuedStarter,
     ResilientProcess,
     TurnRunner,
 )
@@ -39,6 +40,7 @@ from outrider.options._validators import any_text, mapped, seconds, text
 from outrider.session import CancelReceipt, Reader, Session, SessionState, TextReader, Usage, background
 from outrider.session._result import Output_co, find_tool_calls
 from outrider.session._streams.turn_state import read_until
+from outrider.session._turn import keep_last
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,6 +90,8 @@ class TurnLog:
         self.last = Part()
         """Where the next part will be."""
         self.messages: list[Message] = []
+        self.keeps_last: int | None = None
+        """How many messages are kept at least, if not all."""
         self.usage = Usage()
         """Of all tries that have ended."""
         self.result: Result[object] | None = None
@@ -144,8 +148,17 @@ class TurnLog:
     def begin(self, attempt: Turn[object]) -> None:
         """A try was begun."""
         self.attempt = attempt
+        if self.keeps_last is not None:
+            keep_last(attempt, self.keeps_last)
         self.before = len(self.messages), self.usage
         self.add(aiter(attempt).fork())
+
+    def keep(self, message: Message) -> None:
+        """Keep a message for the result."""
+        self.messages.append(message)
+        last = self.keeps_last
+        if last is not None and len(self.messages) > 2 * last:
+            del self.messages[:-last]
 
     def add(self, item: Reader | retry.Restarted | retry.Retrying) -> None:
         """Add a part: a try, or a notice between two tries."""
@@ -259,7 +272,7 @@ class ResilientTurn(Generic[Output_co]):
     def text(self) -> TextReader:
         """What the model says: pieces of text with `include_partial_messages`, else whole blocks.
 
-        Where a try was lost in the middle of an answer, the next one begins anew.
+        Where a try was lost in the middle of an answer, the next one begins again.
         """
         return TextReader(aiter(self))
 
@@ -435,6 +448,8 @@ class ResilientSession(Generic[Output_co]):
         self.recovery: retry.Recovery | None = None
         """The count of tries, if all turns share one; None: each turn has its own."""
         self.listener: Callable[[Item], None] | None = None
+        self.keeps_last: int | None = None
+        """How many messages of a turn are kept at least, if not all."""
         """Called with all that comes in turns."""
         self._turn_log: TurnLog | None = None
         """The turn that runs."""
@@ -519,12 +534,13 @@ class ResilientSession(Generic[Output_co]):
             raise
         await done.wait()
 
-    async def _park(self, done: anyio.Event) -> None:
+    async def _park(self, done: anyio.Event | None = None) -> None:
         try:
             await self._process.end()
         finally:
             self._turn_slot.release()
-            done.set()
+            if done is not None:
+                done.set()
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -536,7 +552,7 @@ class ResilientSession(Generic[Output_co]):
     # Talking.
 
     async def send(self, prompt: Prompt, *, until: Until = "result") -> ResilientTurn[Output_co]:
-        """Send a prompt; gives the turn that it begins. Waits for the turn before it to end.
+        """Send a prompt; returns the turn that it begins. Waits for the turn before it to end.
 
         `until="idle"`: the turn ends when its background work does. An iterable of prompts is refused, with
         `UsageError`, because it could not be sent again. Raises `TransportClosed` after `close`, and
@@ -551,6 +567,7 @@ class ResilientSession(Generic[Output_co]):
             self._process.check()
             # From here on, so that a `close` before it has begun ends it too.
             self._turn_log = turn_log = TurnLog()
+            turn_log.keeps_last = self.keeps_last
             turn: ResilientTurn[Output_co] = ResilientTurn(turn_log, self._process)
             policies = self._process.policies
             recovery = self.recovery or retry.Recovery(policies.restart, policies.retry)
@@ -574,7 +591,10 @@ class ResilientSession(Generic[Output_co]):
     def _turn_is_over(self) -> None:
         self._turn_log = self._process.phase = None
         self._idle_since = anyio.current_time()
-        self._turn_slot.release()
+        starter = self._process.policies.starter
+        # The turn slot is kept for parking: the next prompt must not be faster.
+        if not (isinstance(starter, QueuedStarter) and starter.take_back(self._park)):
+            self._turn_slot.release()
 
     async def continue_turn(self, *, until: Until = "result") -> ResilientTurn[Output_co]:
         """Continue after a call has waited for approval, as `Session.continue_turn` does."""

@@ -202,20 +202,20 @@ class ResilientProcess:
         if (error := limit_reached(self.policies.budget, result)) is not None:
             result = msgspec.structs.replace(result, error=error)
         if self.policies.ledger is not None:
-            return await self._entered(self.policies.ledger, result, uuid)
-        return result
+            from outrider.fleet._budget.ledger import LedgerEntry, backlog_of
 
-    async def _entered(self, ledger: Ledger, result: Result[object], uuid: str | None) -> Result[object]:
-        from outrider.fleet._budget.ledger import LedgerEntry
-
-        entry = LedgerEntry.of(result, turn=uuid or "", tags=self.policies.tags)
-        try:
+            entry = LedgerEntry.of(result, turn=uuid or "", tags=self.policies.tags)
             with anyio.CancelScope(shield=True):
-                await ledger.add(entry)
-        except errors.OutriderError as error:
-            # A ledger must have no gaps: the turn fails.
-            return msgspec.structs.replace(result, error=error)
+                await backlog_of(self.policies.ledger).add(entry)
         return result
+
+    async def settle(self) -> None:
+        """A ledger must have no gaps: write what it could not take before more is spent. Raises what
+        `Ledger.add` raises."""
+        if self.policies.ledger is not None:
+            from outrider.fleet._budget.ledger import backlog_of
+
+            await backlog_of(self.policies.ledger).settle()
 
     # The model for when a usage limit is used up.
 
@@ -281,6 +281,11 @@ class QueuedStarter(Starter):
 
     admitted: anyio.Event | None = None
     """To be set once a start is not refused."""
+
+    def take_back(self, park: Callable[[], Awaitable[None]]) -> bool:
+        """Called at the end of each turn: whether somebody else needs the process. It has `park` called then,
+        before the next turn."""
+        return False
 
 
 class DirectStarter(Starter):
@@ -375,6 +380,7 @@ class TurnRunner:
             tries = self._recovery.tries
             process.phase = "restarting" if tries.restarts or tries.refusals else "busy"
             try:
+                await process.settle()
                 session = await self._within_budget(partial(process.start, self._turn_log.admitted))
             except _START_FAILURES as error:
                 if await self._may_start_again(error):
@@ -461,7 +467,7 @@ class TurnRunner:
                 for message in await reader.batch():
                     self._look_at(message)
             except errors.FrameTooLarge:
-                # It stands in the place of one message. Those behind it come.
+                # It stands in place of one message. Those behind it come.
                 continue
             except (StopAsyncIteration, errors.OutriderError):
                 # Its result tells why it ended.
@@ -479,7 +485,7 @@ class TurnRunner:
             self._has_acted = True
             self._process.has_history = True
         if not isinstance(message, StreamEvent):
-            self._turn_log.messages.append(message)
+            self._turn_log.keep(message)
         if self._listener is not None:
             self._listener(message)
 

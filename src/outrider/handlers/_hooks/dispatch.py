@@ -115,7 +115,7 @@ class Lines:
         return line
 
     def leave(self, occurrence: str, place: int, line: Line) -> None:
-        """One is through; forget what nobody can ask for any more."""
+        """One is through; forget what no one can ask for any more."""
         line.places[place].set()
         if self._lines.get(occurrence) is not line:
             return
@@ -135,7 +135,7 @@ _GRACE: Final = 30.0
 for a host that is stopped or too busy to answer at all."""
 
 _LONGEST: Final = 2_000_000.0
-"""Seconds, for a hook without a limit: told of none, the agent gives up after 600. The timers of JavaScript
+"""Seconds, for a hook without a limit: without one, the agent gives up after 600. The timers of JavaScript
 end at 2**31 ms."""
 
 
@@ -177,7 +177,7 @@ class Hooks:
         self, hooks: Mapping[str, Sequence[object]], observe: Observe, names: Callable[[], ToolNames]
     ) -> None:
         """`names` gives those of the session's tools. Raises `OptionsError` for what cannot be a hook, and
-        for a matcher that fits no tool; warns of one that waits in vain."""
+        for a matcher that fits no tool; warns about one that never matches."""
         self._observe = observe
         self._names = names
         self._registered: Final[dict[str, Registered]] = {}
@@ -191,7 +191,7 @@ class Hooks:
             _warn_if_unseen(each.hook)
 
     def registrations(self) -> dict[str, list[HookRegistration]]:
-        """What the agent is told of them in `initialize`."""
+        """What the agent is told about them in `initialize`."""
         registrations: dict[str, list[HookRegistration]] = {}
         for each in self._registered.values():
             registration = HookRegistration(
@@ -247,7 +247,7 @@ class Hooks:
             self._report(hook, context, began, ({}, outcome_of(error), error))
             raise
         answered = _judged(tried, hook, hook_input, self._names)
-        if bool(self._observe):  # it says whether anybody follows
+        if bool(self._observe):  # it says whether anyone follows
             self._report(hook, context, began, answered)
         return answered[0]
 
@@ -280,14 +280,14 @@ def as_hook(event: str, given: object) -> Hook[..., object]:
         return hook
     if not callable(given) or isinstance(given, type):
         raise OptionsError(
-            f"hooks[{event!r}] has something that is no hook: {type(given).__name__}",
+            f"hooks[{event!r}] has something that is not a hook: {type(given).__name__}",
             hint='Give a function, or one with @outrider.hook("…") above it.',
         )
     return Hook(given, event)
 
 
 def sent_matcher(hook: Hook[..., object], names: ToolNames) -> str | None:
-    """What a hook is called for, as sent. Raises `OptionsError` if that is no tool of the session."""
+    """What a hook is called for, as sent. Raises `OptionsError` if that is not a tool of the session."""
     if hook.matcher is None or not facts_of(hook.event).tool:
         return hook.matcher
     return resolve_matcher(f"the hook {hook.name}", hook.matcher, names, allow_unknown=hook.allow_unknown)
@@ -333,8 +333,9 @@ def _judged(
         except (NotAnAnswer, OptionsError) as nonsense:
             error = nonsense
     outcome: Outcome = "timed_out" if tried.outcome == "timed_out" else "failed"
-    log.error("the hook %s for %s failed %s", hook.name, hook.event, hook.fails, exc_info=error)
-    wire = refused(hook.event, _why(hook, error), hook_input) if hook.fails == "closed" else {}
+    fails = hook.fails_late if outcome == "timed_out" else hook.fails
+    log.error("the hook %s for %s failed %s", hook.name, hook.event, fails, exc_info=error)
+    wire = refused(hook.event, _why(hook, error), hook_input) if fails == "closed" else {}
     return wire, outcome, error
 
 
@@ -349,7 +350,7 @@ def _resolve_updates(wire: JsonObject, hook_input: HookInput, names: Callable[[]
 
 
 def _why(hook: Hook[..., object], error: BaseException) -> str:
-    """What the model is told of a failure: the rest is for the log."""
+    """What the model is told about a failure: the rest is for the log."""
     if isinstance(error, CallTimedOut):
         return f"Not allowed: the hook {hook.name} gave no answer within {error.seconds:g} s."
     if isinstance(error, NotAnAnswer | OptionsError):

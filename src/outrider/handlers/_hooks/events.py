@@ -413,7 +413,7 @@ def _check(wire: JsonObject, event: str, *, strict: bool) -> None:
             # Its type shows that anything else is plain JSON.
             encode(wire)
     except Exception as error:
-        # Also what objects of the user's raise, and texts that are no Unicode.
+        # Also what objects of the user's raise, and texts that are not Unicode.
         raise NotAnAnswer(f"{preview_value(wire)} is not an answer to {event}: {error}") from error
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from outrider.handlers._answers import Answer
     from outrider.options._tool_names import ToolNames
 
-    Said: TypeAlias = (
+    Returned: TypeAlias = (
         Answer
         | wire.HookOutput
         | wire.AsyncHookOutput
@@ -331,6 +331,8 @@ class Hook(Generic[P, R_co]):
         """Timeout in seconds; None: none."""
         self.fails: Final[Fails] = _read_fails(fails, event)
         """What a failure means: `closed`, a refusal; `open`, no answer."""
+        self.fails_late: Fails = self.fails
+        """The same for one that takes longer than its timeout."""
         self.in_order: Final = in_order
         """Whether it waits for the hooks before it, and is skipped if one of them refuses."""
         self.allow_undelivered: Final = allow_undelivered
@@ -427,7 +429,7 @@ def _read_fails(fails: object, event: str) -> Fails:
 
 # The decorator.
 
-R = TypeVar("R", bound="Said | Awaitable[Said]")
+R = TypeVar("R", bound="Returned | Awaitable[Returned]")
 Owner = TypeVar("Owner")
 Input = TypeVar("Input")
 

@@ -10,12 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
 from outrider.errors import Denied, OutriderError
-from outrider.handlers._answers import Answer
+from outrider.handlers._answers import Answer, Postponed
 from outrider.handlers._calls import Attempt, CallContext, CallTimedOut, attempt, name_of, outcome_of
 from outrider.handlers._router import PermissionHandled
 from outrider.handlers._tool_names import resolved_updates
@@ -68,10 +68,17 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Who decided and why, for observers; the model sees at most `wire["message"]`."""
     outcome: Outcome = "answered"
     error: BaseException | None = None
+    is_postponed: bool = False
+    """Whether it denies only for now."""
 
     @property
     def is_allowed(self) -> bool:
         return bool(self.wire["behavior"] == "allow")
+
+    @property
+    def verdict(self) -> Literal["allow", "deny", "pending"]:
+        """The same, for observers."""
+        return "allow" if self.is_allowed else "pending" if self.is_postponed else "deny"
 
 
 def allowed(input: JsonObject, reason: str, **more: object) -> Decision:
@@ -118,7 +125,8 @@ def read_decision(value: object, original: JsonObject, tool_use_id: str, who: st
 def _from_answer(answer: Answer, original: JsonObject, who: str) -> Decision:
     note = answer.notice if isinstance(answer.notice, str) else None
     if answer.verdict == "deny":
-        return _denial(answer.reason, answer.interrupt, who, note)
+        decision = _denial(answer.reason, answer.interrupt, who, note)
+        return msgspec.structs.replace(decision, is_postponed=isinstance(answer, Postponed))
     if answer.verdict != "allow":
         raise NotADecision(
             f"{answer.verdict or 'an answer without a verdict'} does not decide a permission: "
@@ -290,7 +298,7 @@ class PermissionRequest(CallContext):
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has changed `tool_input` or `tool` in place."""
+        """Whether someone has changed `tool_input` or `tool` in place."""
         return self.tool_input != self.ask.input or (
             self._tool is not _UNTOUCHED and self._tool != self._typed()
         )
@@ -375,7 +383,7 @@ class Permissions:
                 tool_use_id=ask.tool_use_id,
                 tool_name=ask.tool_name,
                 input=ask.input,
-                decision="allow" if decision.is_allowed else "deny",
+                decision=decision.verdict,
                 reason=decision.reason,
             )
         )

@@ -63,7 +63,7 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
         return _powershell_match(pattern, command)
     plain, not_plain = _plain(command)
     if plain is not None and _is_meant(pattern, plain.written) and _is_meant(pattern, plain.meant):
-        return Match.YES, f"{plain.written!r} is meant"
+        return Match.YES, f"{plain.written!r} matches"
     runs = runs_of(command)
     for words in runs.commands:
         if why := _reason_to_doubt(pattern, words):
@@ -75,7 +75,7 @@ def command_match(pattern: str, command: str, *, is_powershell: bool = False) ->
                 return Match.MAYBE, why
     if runs.doubt:
         return Match.MAYBE, f"it is not certain: {runs.doubt}"
-    return Match.NO, "no command in it is meant"
+    return Match.NO, "no command in it matches"
 
 
 @lru_cache(maxsize=16)
@@ -91,7 +91,7 @@ def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
     if len(text) > LONGEST:
         return Match.MAYBE, "it is not certain: it is too long"
     if _PLAIN_POWERSHELL.fullmatch(text) and _is_meant(pattern, " ".join(text.split())):
-        return Match.YES, f"{text!r} is meant"
+        return Match.YES, f"{text!r} matches"
     for part in (text, *_POWERSHELL_PARTS.split(text)):
         words = part.replace("\\", "/").split()
         if len(words) > _MOST_PATTERN_WORDS:
@@ -100,7 +100,7 @@ def _powershell_match(pattern: str, command: str) -> tuple[Match, str]:
             return Match.MAYBE, f"{part.strip()!r} is in it"
     if _POWERSHELL_TEXT.search(text):
         return Match.MAYBE, "it is not certain: it runs a text as a command"
-    return Match.NO, "no command in it is meant"
+    return Match.NO, "no command in it matches"
 
 
 def _reason_to_doubt(pattern: str, words: list[str]) -> str:
@@ -110,7 +110,7 @@ def _reason_to_doubt(pattern: str, words: list[str]) -> str:
     if _is_meant_widely(pattern, words):
         return f"{_shown(words)} is in it"
     if MARKERS.search(words[0]) or any(_may_become(pattern, text) for text in _texts(words)):
-        return f"{_shown(words)} may become what is meant"
+        return f"{_shown(words)} may become a match"
     for number, start in enumerate(_after_options(words)):
         # `git push *` also matches `git -C folder push`.
         if number and _is_meant_widely(pattern, [words[0], *words[start:]]):

@@ -235,7 +235,7 @@ def _path_in_text(patterns: Sequence[str], call: Call) -> Judged:
 def _unless_certain(doubt: str, what: str) -> Judged:
     if doubt:
         return Match.MAYBE, f"it is not certain: {doubt}"
-    return Match.NO, f"no {what} in it is meant"
+    return Match.NO, f"no {what} in it matches"
 
 
 def _from_folder(where: Where, folder: str) -> Where:
@@ -467,7 +467,7 @@ class Policy(msgspec.Struct, frozen=True):
         agent: str | None = None,
         server: str | None = None,
     ) -> Explanation:
-        """What the policy decides about a tool call, and why. Nobody is asked.
+        """What the policy decides about a tool call, and why. No one is asked.
 
         `tool` is a tool of yours, or a name; the name `mcp__SERVER__TOOL` counts as yours. `cwd` is the
         agent's working folder, by default that of this process; `agent` the id of a subagent; `server` the

@@ -468,7 +468,7 @@ def _unusual(value: object) -> object:
 
 _PLAIN: Final[tuple[tuple[Any, Callable[[Any], object]], ...]] = (
     (enum.Enum, attrgetter("value")),
-    # In messages, until somebody looks at it.
+    # In messages, until someone looks at it.
     (msgspec.Raw, msgspec.json.decode),
     (str, str.__str__),
     (int, int),

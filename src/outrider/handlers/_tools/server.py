@@ -153,7 +153,7 @@ class ToolEndpoint:
                 self._was_listed = True
                 return _reply(id, self._server.listing)
             case "initialize":
-                # The numbers of calls begin anew.
+                # The numbers of calls begin again.
                 self._taken_back_early.clear()
                 return _reply(id, self._introduce(params))
             case "ping":

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether it concerns nobody but the code that raised it: an error, a cancellation, or a group of these.
+    """Whether it concerns no one but the code that raised it: an error, a cancellation, or a group of these.
 
     A cancellation may still be meant for the task: a checkpoint raises it again then.
     """
@@ -128,8 +128,10 @@ class Answering:
         """The same, and wait until all have ended."""
         self.cancel()
         tasks = [origin.task for origin in self._open.values() if origin.task is not None]
-        with anyio.CancelScope(shield=True):
-            await self._connection.loop.wait_ended(tasks)
+        if tasks:
+            with anyio.CancelScope(shield=True):
+                await self._connection.loop.wait_ended(tasks)
+        self._connection.loop.close()
 
     async def _answer(self, id: RequestId, request: Ask, origin: TurnOrigin) -> None:
         self._starting -= 1
@@ -235,7 +237,8 @@ async def new_token(options: Options) -> str:
     except Exception as error:
         raise NoToken(f"`on_auth_refresh` failed: {words_of(error)}") from error
     if not isinstance(token, str) or not token.strip():
-        raise NoToken(f"`on_auth_refresh` returned no token, but {type(token).__name__}")
+        found = "an empty text" if isinstance(token, str) else type(token).__name__
+        raise NoToken(f"`on_auth_refresh` returned no token, but {found}")
     return token.strip()
 
 
@@ -359,10 +362,10 @@ class Serving:
 
     @asynccontextmanager
     async def exchanged(self, wanted: Mapping[str, SdkServer]) -> AsyncGenerator[dict[str, JsonObject]]:
-        """Have other servers beside those of the start than until now; gives all as the agent has to be told.
+        """Replace the servers beside those of the start; returns all of them, as the agent gets them.
 
-        If the block fails, those of before are served again. Raises `OptionsError` for what is no server, or
-        has the name of one of the start.
+        If the block fails, the earlier ones are served again. Raises `OptionsError` for an invalid server, or
+        one with the name of a server of the start.
         """
         async with self._changing:
             servers = self._handlers.servers
@@ -375,8 +378,8 @@ class Serving:
                     )
             try:
                 self._become(before, wanted, is_final=False)
-                told = {**self._fixed, **wanted}
-                yield {name: {**given.to_wire(), "name": name} for name, given in told.items()}
+                all_servers = {**self._fixed, **wanted}
+                yield {name: {**given.to_wire(), "name": name} for name, given in all_servers.items()}
             except BaseException:
                 self._become(servers.given.keys() - self._fixed.keys(), before, is_final=True)
                 raise

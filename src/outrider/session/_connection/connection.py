@@ -17,7 +17,6 @@ from anyio.lowlevel import checkpoint
 from outrider.errors import (
     ConnectionLost,
     OutriderError,
-    ProcessExited,
     RequestTimedOut,
     TransportClosed,
 )
@@ -41,7 +40,7 @@ from outrider.session._connection.tasks import (
     current_loop,
     enter_connection,
 )
-from outrider.session._failures import failure_of_retry, hide_known
+from outrider.session._failures import failure_of_retry, hide_known, why_lost
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import BUDGET, CEILING, Flow
@@ -77,22 +76,6 @@ log = logging.getLogger("outrider.session")
 
 _INTERRUPT: Final = b'{"type":"control_request","request_id":"the-last","request":{"subtype":"interrupt"}}\n'
 """Written without the peer: an agent may be ended on any thread."""
-
-
-def why_lost(error: BaseException | None, transport: Transport) -> OutriderError:
-    """Why a connection that was not closed has ended: by an error, or with the agent's output."""
-    if isinstance(error, OutriderError):
-        return error
-    if error is not None:
-        lost = ConnectionLost(f"the transport failed: {error!r}")
-        lost.__cause__ = error
-        return lost
-    code = getattr(transport, "returncode", None)
-    if isinstance(code, int):
-        # With code 0, or it would be an error already. While a turn is unanswered, that is a failure too.
-        tail = str(getattr(transport, "stderr_tail", ""))
-        return ProcessExited(code, stderr_tail=tail, message="the agent ended its output")
-    return ConnectionLost("the agent ended its output")
 
 
 def end_transport(transport: Transport, *, interrupt: bool = False) -> bool:
@@ -272,6 +255,8 @@ class Connection:
         self._is_flush_due = False
         self._waiting: dict[RequestId, Signal[RequestEvent]] = {}
         self._tasks: TaskGroup | None = None
+        self._has_tasks = False
+        """Whether there ever were others than the deadlines."""
         self._watch = Watch(self)
         self.reading = Reading(self, self._peer)
         self._is_closing = False
@@ -412,7 +397,10 @@ class Connection:
                 if is_lost:
                     # The other end may not have noticed.
                     await close_transport(self.transport)
-                self._cancel()
+                self._watch.stop()
+                if self._has_tasks:
+                    # Else there is nothing to cancel, which takes its time.
+                    self._cancel()
         finally:
             # Through the event loop, it would keep the exception of the main task alive, and its frames.
             self._tasks = None
@@ -496,7 +484,9 @@ class Connection:
                 messages.clear()
 
         for event in events:
-            if isinstance(event, _REQUEST_EVENTS):
+            if type(event) not in self._special:
+                messages.append(cast("Message", event))
+            elif isinstance(event, _REQUEST_EVENTS):
                 hand_on()
                 self._on_request_event(event)
             elif self.mirror is not None and self.mirror.takes(event):
@@ -652,6 +642,7 @@ class Connection:
         """Start a task of this connection, in a copy of a context from `own_context`."""
         if self._tasks is not None and not self._done.is_set():
             own = (context or self.own_context()).copy()
+            self._has_tasks = True
             _ = own.run(self._tasks.start_soon, function, *arguments)
 
     def start_answer(
@@ -663,6 +654,7 @@ class Connection:
         """Start a task that answers a request; returns it if `Answering` has to end it."""
         if self._tasks is None or self._done.is_set():
             return None
+        self._has_tasks = True
         return self.loop.start(self._tasks, (context or self.own_context()).copy(), function, arguments)
 
     def own_context(self, context: Context | None = None) -> Context:

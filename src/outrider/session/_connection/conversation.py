@@ -32,7 +32,7 @@ from outrider.session._requests import UNSET, Timeout, Unset
 from outrider.session._streams.stream import BUDGET, CEILING, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from outrider.handlers import Shape
     from outrider.options import Options
@@ -113,6 +113,8 @@ class Conversation:
             self.follower = instrument.follow(self)
             self.options = self.follower.prepare(self.options)
             self.event_feed.add(self.follower)
+            if self.gate is not None:
+                self.gate.trace_of = self.follower.trace_of
         self.shape = shape
         """The form of the structured output of each turn."""
         self._make_session = make_session
@@ -131,6 +133,8 @@ class Conversation:
         self._contexts: weakref.WeakKeyDictionary[TurnState, Context] = weakref.WeakKeyDictionary()
         self._sent: set[str] = set()
         """The uuids of all messages."""
+        self.prompt_listeners: list[Callable[[JsonObject], None]] = []
+        """Called with each message that is about to be sent."""
         self._serving: Serving | None = None
         self._lock = anyio.Lock()
 
@@ -206,7 +210,7 @@ class Conversation:
             self._serving = Serving(self.handlers, connection, self._context)
             if self.gate is not None and self.gate.is_left_with_a_call:
                 # First: the agent begins as soon as it has the first request.
-                state = self._begin(connection, "result", keep=True)
+                state = self._begin(connection, "result", keep=True, continues=self.gate.parked_traces)
                 self.own_turn = state, state.reading_position()
                 connection.routing.adopt(state)
                 self.gate.expect(state)
@@ -298,10 +302,16 @@ class Conversation:
     # Sending.
 
     async def send(
-        self, prompt: Prompt | Prompts, until: Until, priority: str | None, *, keep: bool = True
+        self,
+        prompt: Prompt | Prompts,
+        until: Until,
+        priority: str | None,
+        *,
+        keep: bool = True,
+        continues: Sequence[str] = (),
     ) -> tuple[TurnState, Position | None]:
         """Begin a turn with a prompt, or an iterable of prompts. Returns it, and the position to read it from
-        if it is kept."""
+        if it is kept. `continues`: the spans of the turns that it goes on with."""
         connection = self.connected()
         if self._is_finishing:
             raise TransportClosed("the session's input was ended")
@@ -317,23 +327,25 @@ class Conversation:
             return state, state.reading_position()
         # First: an invalid prompt begins no turn.
         frame = await self.frame(cast("Prompt", prompt), priority)
-        state = self._begin(connection, until, keep=keep)
+        state = self._begin(connection, until, keep=keep, continues=continues)
         # First: the agent may answer before `write` returns.
         start = state.reading_position()
         await self.write(state, frame)
         return state, start
 
-    def _begin(self, connection: Connection, until: Until, *, keep: bool) -> TurnState:
+    def _begin(
+        self, connection: Connection, until: Until, *, keep: bool, continues: Sequence[str] = ()
+    ) -> TurnState:
         if self.gate is not None:
             if self.gate.is_parked:
-                # The agent's own turn has led to nothing: it takes another process to go on.
+                # The agent's own turn has led to nothing: it takes another process to continue.
                 self.own_turn = None
             self.gate.check_free(connection.info.session_id)
         state = connection.begin(until)
         state.is_kept = keep
         context = self._contexts[state] = connection.own_context(copy_context())
         if self.follower is not None:
-            self.follower.turn_began(state, context)
+            self.follower.turn_began(state, context, continues)
         return state
 
     async def frame(self, prompt: Prompt, priority: str | None) -> JsonObject:
@@ -359,6 +371,8 @@ class Conversation:
             self._sent.add(uuid)
             if self.follower is not None:
                 self.follower.prompt_sent(state, frame)
+            for listener in self.prompt_listeners:
+                listener(frame)
             try:
                 await connection.send_prompt(state, uuid, frame)
             except MessageInvalid:

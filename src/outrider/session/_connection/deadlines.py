@@ -23,6 +23,7 @@ from outrider.wire.control import CancelAsyncMessage, Interrupt
 if TYPE_CHECKING:
     from outrider.options import Timeouts
     from outrider.session._connection.connection import Connection
+    from outrider.session._connection.tasks import Signal
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire.control import Request
 
@@ -85,22 +86,28 @@ class Watch:
         """When the agent last sent something."""
         self.kept_until = 0.0
         """Until when we last kept it waiting."""
-        self._news = anyio.Event()
+        self._news: Signal[None] | None = None
+        self._is_stopped = False
 
     def look_again(self) -> None:
         """Check again: something has changed that may have an earlier deadline."""
-        self._news.set()
+        if self._news is not None:
+            self._news.set()
+
+    def stop(self) -> None:
+        """Let `run` end."""
+        self._is_stopped = True
+        self.look_again()
 
     async def run(self) -> None:
         """End turns that take too long."""
-        while True:
-            self._news = anyio.Event()
+        while not self._is_stopped:
+            self._news = self._connection.loop.make_signal()
             wait = self._look()
             if wait is not None and wait <= 0:
                 await anyio.sleep(_READ_SECONDS)
                 wait = self._look(is_earnest=True)
-            with anyio.move_on_after(wait):
-                await self._news.wait()
+            await self._news.wait(wait)
 
     def _look(self, *, is_earnest: bool = False) -> float | None:
         """The seconds until the next deadline, 0 or less if it has passed; None if there is none.

@@ -1,6 +1,6 @@
 """Lets a layer above see all messages of a session as they come, and refuse or end its turns.
 
-It is no reader: what it sees stays unread for others, and reading pauses as if it were not there. Decides
+It is not a reader: what it sees stays unread for others, and reading pauses as if it were not there. Decides
 nothing itself.
 """
 

@@ -141,7 +141,7 @@ def make_transport(
         transport = _to_program(options, restored, version or Version())
     elif not isinstance(transport, Transport):
         raise OptionsError(
-            f"`transport` is {transport!r}, which is no transport",
+            f"`transport` is {transport!r}, which is not a transport",
             hint="Give an object of a class derived from `outrider.transports.Transport`.",
         )
     elif type(transport).prepare is not Transport.prepare:
@@ -211,7 +211,7 @@ async def initialize(
     """Send the first request, and wait for the required servers. If that fails, close the connection and
     raise the cause.
 
-    `version` is what the program was started for. Raises `OtherVersion` if it has to be started anew.
+    `version` is what the program was started for. Raises `OtherVersion` if it has to be started again.
     """
     limit = options.timeouts.connect
     deadline = None if limit is None else anyio.current_time() + limit

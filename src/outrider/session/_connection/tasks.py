@@ -154,6 +154,9 @@ class Loop:
     async def wait_ended(self, tasks: Collection[Task]) -> None:
         """Wait for tasks that `start` returned."""
 
+    def close(self) -> None:
+        """Nothing runs in it any more for the connection."""
+
 
 class AsyncioLoop(Loop):
     """The same, with asyncio itself."""
@@ -219,6 +222,8 @@ class AsyncioLoop(Loop):
     async def wait_ended(self, tasks: Collection[Task]) -> None:
         while left := [task for task in tasks if not task.done()]:
             await sys.modules["asyncio"].wait(left)
+
+    def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -230,7 +235,7 @@ class AsyncioLoop(Loop):
 
 @cache
 def _limited_scope() -> type[anyio.CancelScope]:
-    """What anyio makes on asyncio, which would be looked up for each scope, with a limit that somebody else
+    """What anyio makes on asyncio, which would be looked up for each scope, with a limit that someone else
     sees to: a timer of its own would take longer than most answers."""
     kind: type[Any] = type(anyio.CancelScope())
 

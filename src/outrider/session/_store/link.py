@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from contextlib import aclosing
 from contextvars import Context
 from copy import copy
 from pathlib import Path
@@ -33,7 +34,7 @@ from outrider.session._connection.tasks import background
 from outrider.session._store.mirror import BATCH_ENTRIES, Keys, Mirror
 from outrider.session._store.restore_files import ConfigLocation, SessionFiles, locate_config
 from outrider.transcripts import StoreCalls, check_subpath, open_store, project_key
-from outrider.transcripts._library.store import newest_project
+from outrider.transcripts._library.store import latest_rows, newest_project
 from outrider.transcripts.stores._base import up
 from outrider.transcripts.stores._blocking import to_key
 from outrider.transports import Transport, is_intercepted
@@ -274,8 +275,18 @@ async def _find(calls: StoreCalls, resume: str | None, here: str) -> tuple[str, 
     return resume, await newest_project(calls, resume, projects)
 
 
+_LATEST: Final = 10
+"""How many sessions are looked at first: some may be those of subagents."""
+
+
 async def _latest(calls: StoreCalls, project: str) -> str:
-    if calls.offers("list_session_summaries"):
+    if calls.offers("list_latest_sessions"):
+        async with aclosing(latest_rows(calls, [project], _LATEST)) as rows:
+            async for row in rows:
+                if _is_uuid(row.session_id) and (row.data or {}).get("is_sidechain") is not True:
+                    return row.session_id
+        found = []
+    elif calls.offers("list_session_summaries"):
         summaries = await calls.list_session_summaries(project)
         found = _newest_first(one for one in summaries if one["data"].get("is_sidechain") is not True)
     else:

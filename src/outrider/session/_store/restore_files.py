@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
@@ -150,7 +151,11 @@ class SessionFiles:
         metadata = [entry for entry in entries if entry.get("type") == _METADATA]
         files: dict[str, bytes] = {}
         if lines or not metadata:
-            files[self._name(part)] = b"".join(encode(line) + b"\n" for line in lines)
+            # Not joined: all lines would be in memory twice.
+            content = BytesIO()
+            for line in lines:
+                content.write(encode(line) + b"\n")
+            files[self._name(part)] = content.getvalue()
         if metadata and part:
             fields = {name: value for name, value in metadata[-1].items() if name != "type"}
             files[self._name(part).removesuffix(".jsonl") + ".meta.json"] = encode(fields)
@@ -236,6 +241,9 @@ def _uuids(entries: list[SessionStoreEntry]) -> set[str]:
 
 def _missing(stored: list[SessionStoreEntry], there: list[SessionStoreEntry]) -> list[SessionStoreEntry]:
     """What the store lacks of a file: messages, and other lines after the last that both have."""
+    if not there:
+        # To compare takes as much memory again as there is.
+        return []
     lines = [entry for entry in there if not str(entry.get("type")).startswith(_NOT_MIRRORED)]
     known, unknown = {_canonical(entry) for entry in stored}, _unknown(stored, there)
     last = max((at for at, entry in enumerate(lines) if _canonical(entry) in known), default=-1)

@@ -6,6 +6,7 @@ decided in `_connection/deadlines`.
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -256,19 +257,32 @@ class Routing:
         hold: ResultHold | None = None,
     ) -> None:
         """Take messages of these types that came together; with a hold, a single result."""
-        if self.turns.is_turn_open and kinds <= _OUTPUT and not self._task_owners.own_any_of(messages):
-            # Nearly all chunks: all messages belong to the same turns.
-            figures = self.meter.receive_output(messages, kinds)
-            if self.follower is not None:
-                self.follower.received(messages, kinds, figures, self._listening)
-            for state in self._listening:
-                state.take_output(messages, kinds)
-                state.stream.append(messages, kinds, size)
+        if kinds <= _OUTPUT:
+            # Nearly all chunks.
+            self._take(messages, kinds, size, now)
+        elif len(messages) == 1:
+            self._sort(messages, size, now, hold)
         else:
-            self._sort(messages, size // len(messages), now, hold)
+            share = size // len(messages)
+            for _, run in groupby(messages, _is_output):
+                some = list(run)
+                self._take(some, set(map(type, some)), share * len(some), now)
         self.everything.append(messages, kinds, size, hold)
         for observer in list(self.observers):
             observer.received(messages)
+
+    def _take(self, messages: list[Message], kinds: set[type], size: int, now: float) -> None:
+        """Take messages that are output or are none, all of them."""
+        if not (self.turns.is_turn_open and kinds <= _OUTPUT) or self._task_owners.own_any_of(messages):
+            self._sort(messages, size // len(messages), now, None)
+            return
+        # All of them belong to the same turns.
+        figures = self.meter.receive_output(messages, kinds)
+        if self.follower is not None:
+            self.follower.received(messages, kinds, figures, self._listening)
+        for state in self._listening:
+            state.take_output(messages, kinds)
+            state.stream.append(messages, kinds, size)
 
     def announce(self, message: Message) -> None:
         """Deliver a message of Outrider itself to all readers."""
@@ -487,6 +501,10 @@ class Routing:
         for state in [*self.outstanding, *self.settling]:
             state.open_tasks.discard(id)
             state.is_owed_report = self._task_owners.is_owed_to(state)
+
+
+def _is_output(message: Message) -> bool:
+    return type(message) in _OUTPUT
 
 
 def _deliver(pending: dict[TurnState, list[Message]], share: int, hold: ResultHold | None) -> None:

@@ -116,12 +116,14 @@ class Flow:
 class Link:
     """Messages that came together, and a link to those that came after them."""
 
-    __slots__ = ("__weakref__", "batch", "error", "following", "hold", "offset")
+    __slots__ = ("__weakref__", "batch", "error", "following", "hold", "kinds", "offset")
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
         """How many bytes came before."""
         self.batch: list[Message] = []
+        self.kinds: set[type] = set()
+        """Their types, and perhaps more."""
         self.error: Exception | None = None
         """Each reader raises this once, instead of yielding the messages."""
         self.following: Link | None = None
@@ -138,15 +140,19 @@ class Link:
 class Position:
     """How far a reader has come. Messages before it can be freed."""
 
-    __slots__ = ("__weakref__", "link", "rest")
+    __slots__ = ("__weakref__", "kinds", "link", "rest")
 
-    def __init__(self, link: Link, rest: Iterator[Message] = iter(())) -> None:  # noqa: B008 - an empty one
+    def __init__(self, link: Link) -> None:
         self.link = link
         """The messages after those in `rest`."""
-        self.rest = rest
+        self.rest: Iterator[Message] = iter(())
+        self.kinds: set[type] = set()
+        """The types of those in `rest`, and perhaps more."""
 
     def __copy__(self) -> Position:
-        return Position(self.link, copy(self.rest))
+        other = Position(self.link)
+        other.rest, other.kinds = copy(self.rest), self.kinds
+        return other
 
 
 class Stream:
@@ -180,8 +186,7 @@ class Stream:
             pieces = _with_errors(batch, size // len(batch))
         for piece, length, error in pieces:
             link = self._last
-            link.batch = piece
-            link.error = error
+            link.batch, link.kinds, link.error = piece, kinds, error
             self._last = link.following = Link(link.offset + length)
         self.wake()
 
@@ -259,6 +264,11 @@ class Reader:
             await self._advance()
         return messages
 
+    @property
+    def kinds(self) -> set[type]:
+        """The types of the messages that it was last given, and perhaps more."""
+        return self._position.kinds
+
     def fork(self) -> Reader:
         """Another reader that begins where this one is."""
         return Reader(self._stream, self._stream.position(self._position), self._owner)
@@ -279,6 +289,7 @@ class Reader:
             return
         position.link = link.following
         position.rest = self._rest = iter(link.batch)
+        position.kinds = link.kinds
         stream.flow.moved()
         if link.error is not None:
             raise _again(link.error)
@@ -326,7 +337,7 @@ class ResultHold:
             for turn in self._turns:
                 _insert_before_result(turn.messages, notice)
             for _, link in self._links:
-                link.batch = [notice, *link.batch]
+                link.batch, link.kinds = [notice, *link.batch], {type(notice), *link.kinds}
         for stream in (*(stream for stream, _ in self._links), *(turn.stream for turn in self._turns)):
             stream.wake()
         self._released.set()

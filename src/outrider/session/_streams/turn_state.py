@@ -1,7 +1,7 @@
 """The state of one turn: what was sent for it, what came back, how it ended.
 
 Decides nothing: which messages belong to a turn is found out in `routing`, when it has taken too long in
-`deadlines`. Holds no session, which may be dropped while the turn goes on.
+`deadlines`. Holds no session, which may be dropped while the turn continues.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class TurnState:
         """Whether all its messages have been sent."""
         self.is_kept = True
         """Whether its messages are kept, for its result and for later readers."""
+        self.keeps_last: int | None = None
+        """How many messages are kept at least, if not all: nobody reads the others."""
         self.messages: list[Message] = []
         """All that came for it, except pieces of messages that have come whole."""
         self._partials: deque[Message] = deque(maxlen=_KEPT_PARTIALS)
@@ -180,6 +182,13 @@ class TurnState:
         """Keep a message for its result, if those are kept."""
         if self.is_kept:
             self.messages.append(message)
+            self._trim()
+
+    def _trim(self) -> None:
+        """Drop the oldest messages, but not while some are held: their places are counted."""
+        last = self.keeps_last
+        if last is not None and len(self.messages) > 2 * last and not self.is_held:
+            del self.messages[:-last]
 
     def take(self, message: Message, now: float) -> None:
         """Note what a message means for the turn."""
@@ -213,6 +222,7 @@ class TurnState:
         else:
             if self.is_kept:
                 self.messages += (message for message in messages if type(message) is not StreamEvent)
+                self._trim()
             self._follow_tools(messages)
         self.has_sign_of_life = True
         self.retrying_since = None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
-import selectors
 import socket
 import struct
 import sys
 import threading
 import time
+from contextlib import suppress
 from functools import partial
-from http import HTTPStatus
-from http.client import HTTPException, parse_headers
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias, assert_never, cast, get_args
+from http.client import HTTPException
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, assert_never, cast, get_args
 
 from outrider.errors import OptionsError, UsageError
 from outrider.testing._api.requests import Asked, Request, RequestLog, kind_of
@@ -34,168 +36,111 @@ from outrider.testing._script.steps import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from io import BufferedReader
     from types import TracebackType
 
     from outrider.wire import JsonObject
 
 
-# Enough for a whole test run on one machine.
-_BACKLOG = 64
-# Some clients send nothing of a large body before they are told to.
-_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_LOOK_SECONDS: Final = 0.02
+"""How often a request that waits looks whether its client is still there."""
 
 
 class Ended(Exception):
-    """The exchange cannot go on: the client has left, or the server closes."""
+    """The exchange cannot continue: the client has left, or the server closes."""
 
 
-class _Wakeup:
-    """Wakes a thread that waits for it, or for a socket."""
+class Exchange(BaseHTTPRequestHandler):
+    """A connection: its requests, one after the other, and the means to answer them."""
 
-    def __init__(self) -> None:
-        self._inside, self._outside = socket.socketpair()
-        self._outside.setblocking(False)
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def set(self) -> None:
-        try:
-            self._outside.send(b"\0")
-        except OSError:
-            # Full, so it has rung; or closed, so nobody waits.
-            pass
-
-    def wait(self, other: socket.socket | None, timeout: float | None = None) -> bool:
-        """Wait until it is set or the other can be read; says whether the latter is so."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._inside, selectors.EVENT_READ)
-            if other is not None:
-                selector.register(other, selectors.EVENT_READ)
-            ready = [key.fileobj for key, _ in selector.select(timeout)]
-        if self._inside in ready:
-            self._inside.recv(1024)
-        return other in ready
-
-    def close(self) -> None:
-        self._inside.close()
-        self._outside.close()
-
-
-class Exchange:
-    """One request, and the means to answer it."""
-
-    def __init__(
-        self, server: Server, connection: _Connection, method: str, path: str, headers: Mapping[str, str]
-    ) -> None:
-        self.method, self.path, self.headers = method, path, headers
+    def setup(self) -> None:
+        super().setup()
+        self._woken = threading.Event()
         self.body = b""
-        self._server, self._connection = server, connection
+
+    def do_POST(self) -> None:
+        """Read the request, and have it answered."""
+        if "transfer-encoding" in self.headers:
+            self.send(411, {"connection": "close"}, b"")
+            return
+        self.body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.server.respond(self)
+
+    do_GET = do_HEAD = do_POST  # noqa: N815 - as `http.server` calls them
 
     def send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         """Answer at once."""
-        length = {"content-length": str(len(body))}
+        self._begin(status, {**headers, "content-length": str(len(body))})
         # An answer to HEAD says how long it would be.
-        self._write(_head(status, {**headers, **length}) + (b"" if self.method == "HEAD" else body))
+        self.wfile.write(b"" if self.command == "HEAD" else body)
 
     def start(self, headers: Mapping[str, str]) -> None:
         """Begin an answer in pieces."""
-        self._write(_head(200, {**headers, "transfer-encoding": "chunked"}))
+        self._begin(200, {**headers, "transfer-encoding": "chunked"})
 
     def send_piece(self, piece: bytes) -> None:
-        self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
-    def finish(self) -> None:
-        self._write(b"0\r\n\r\n")
+    def finish_pieces(self) -> None:
+        self.wfile.write(b"0\r\n\r\n")
 
-    def cut(self) -> None:
-        """End the connection where it is, with no goodbye."""
-        self._connection.reset()
+    def _begin(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response_only(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def cut(self) -> NoReturn:
+        """Have the client see a reset, not an end."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raise Ended
 
     def wake(self) -> None:
         """Have `wait` look again. Any thread may call it."""
-        self._connection.wakeup.set()
+        self._woken.set()
 
-    def wait(self, is_over: Callable[[], bool], timeout: float | None = None) -> None:
+    def wait(self, is_over: Callable[[], bool], timeout: float = math.inf) -> None:
         """Wait until it is so, or the time is up. Raises `Ended` if the client or the server leaves."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not is_over():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return
-            self._connection.wait(left)
-            if self._server.is_closing:
+        deadline = time.monotonic() + timeout
+        while not is_over() and (left := deadline - time.monotonic()) > 0:
+            self._woken.wait(min(left, _LOOK_SECONDS))
+            self._woken.clear()
+            if self.server.is_closing or self._has_left():
                 raise Ended
 
-    def _write(self, data: bytes) -> None:
+    def _has_left(self) -> bool:
         try:
-            self._connection.socket.sendall(data)
-        except OSError:
-            raise Ended from None
+            return not self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Called for what is not HTTP."""
+        self.close_connection = True
+        self.server.on_error(HTTPException(f"{code} {message}"))
 
 
-def _head(status: int, headers: Mapping[str, str]) -> bytes:
-    known = {entry.value: entry.phrase for entry in HTTPStatus}
-    lines = [f"HTTP/1.1 {status} {known.get(status, 'Unknown')}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-
-
-class _Connection:
-    """A client's connection."""
-
-    def __init__(self, client: socket.socket) -> None:
-        self.socket = client
-        self.wakeup = _Wakeup()
-        self._is_watched = True
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def wait(self, timeout: float | None) -> None:
-        """Wait for the bell. Raises `Ended` if the client leaves."""
-        if self.wakeup.wait(self.socket if self._is_watched else None, timeout):
-            try:
-                has_left = not self.socket.recv(1, socket.MSG_PEEK)
-            except OSError:
-                has_left = True
-            if has_left:
-                raise Ended
-            # It has sent its next request already, behind which its end cannot be seen.
-            self._is_watched = False
-
-    def reset(self) -> None:
-        """Have the client see a reset, not an end, when it is closed."""
-        linger = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-
-    def end(self) -> None:
-        """Wake whoever reads from it or waits."""
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self.wakeup.set()
-
-    def close(self) -> None:
-        self.socket.close()
-        self.wakeup.close()
-
-
-class Server:
+class Server(ThreadingTCPServer):
     """Calls `respond` for each request, in a thread of the connection's.
 
     What it raises, other than `Ended`, goes to `on_error`, and the connection ends.
     """
 
+    # Enough for a whole test run on one machine.
+    request_queue_size = 64
+
     def __init__(
         self, respond: Callable[[Exchange], object], on_error: Callable[[Exception], object]
     ) -> None:
+        super().__init__(("127.0.0.1", 0), Exchange)
+        self.respond, self.on_error = respond, on_error
         self.is_closing = False
-        self._respond, self._on_error = respond, on_error
+        self.port: int = self.socket.getsockname()[1]
         # Touched by the accepting thread alone, and by `close` once that has ended.
-        self._threads: dict[threading.Thread, _Connection] = {}
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-        self._listener.setblocking(False)
-        self.port: int = self._listener.getsockname()[1]
-        self._wakeup = _Wakeup()
+        self._clients: dict[threading.Thread, socket.socket] = {}
         # Daemons: a server that was forgotten does not keep a program from its end.
         self._thread = threading.Thread(target=self._accept, name=f"messages-api-{self.port}", daemon=True)
         self._thread.start()
@@ -203,63 +148,40 @@ class Server:
     def close(self) -> None:
         """End every connection, and wait until all threads have."""
         self.is_closing = True
-        self._wakeup.set()
+        # Wakes the thread that accepts.
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
         self._thread.join()
-        self._listener.close()
-        self._wakeup.close()
-        for connection in self._threads.values():
-            connection.end()
-        for thread in self._threads:
+        self.server_close()
+        for client in self._clients.values():
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
+        for thread in self._clients:
             thread.join()
 
     def _accept(self) -> None:
         while not self.is_closing:
-            if not self._wakeup.wait(self._listener):
-                continue
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                # It left again.
-                continue
-            client.setblocking(True)
-            connection = _Connection(client)
-            thread = threading.Thread(
-                target=self._serve, args=(connection,), name=f"{self._thread.name}-client", daemon=True
-            )
-            self._threads = {each: its for each, its in self._threads.items() if each.is_alive()}
-            self._threads[thread] = connection
-            thread.start()
+            self.handle_request()
 
-    def _serve(self, connection: _Connection) -> None:
-        try:
-            with connection.socket.makefile("rb") as reader:
-                while not self.is_closing and (exchange := self._read(connection, reader)):
-                    self._respond(exchange)
-                    if exchange.headers.get("connection", "").lower() == "close":
-                        break
-        except (Ended, OSError):
-            pass
-        except Exception as error:  # noqa: BLE001 - told to whoever runs the server
-            self._on_error(error)
-        finally:
-            connection.close()
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as `socketserver` has it
+        thread = threading.Thread(
+            target=self.process_request_thread,
+            args=(request, client_address),
+            name=f"{self._thread.name}-client",
+            daemon=True,
+        )
+        self._clients = {each: its for each, its in self._clients.items() if each.is_alive()}
+        self._clients[thread] = request
+        thread.start()
 
-    def _read(self, connection: _Connection, reader: BufferedReader) -> Exchange | None:
-        """The next request of a connection, if there is one."""
-        words = reader.readline(65536).decode("latin-1").split()
-        if not words:
-            return None
-        if len(words) != 3:
-            raise HTTPException(f"the first line of a request is {' '.join(words)[:80]!r}")
-        headers = {name.lower(): value for name, value in parse_headers(reader).items()}
-        exchange = Exchange(self, connection, words[0], words[1].partition("?")[0], headers)
-        if "transfer-encoding" in headers:
-            exchange.send(411, {"connection": "close"}, b"")
-            return None
-        if headers.get("expect", "").lower() == "100-continue":
-            connection.socket.sendall(_CONTINUE)
-        exchange.body = reader.read(int(headers.get("content-length") or 0))
-        return exchange
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
+        # With no goodbye, which would come before a reset.
+        self.close_request(request)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        error = sys.exception()
+        if isinstance(error, Exception) and not isinstance(error, Ended | OSError):
+            self.on_error(error)
 
 
 def _event(data: JsonObject) -> bytes:
@@ -321,14 +243,14 @@ class _Player:
             self._exchange.send_piece(_event(event.data))
             if gate is not None and event.is_piece and sent == held_at:
                 self._wait_at(gate)
-        self._exchange.finish()
+        self._exchange.finish_pieces()
 
     def _fail(self, failure: Failure) -> None:
         error = {"type": failure.type, "message": failure.message}
         if failure.after is not None and self._is_streamed:
             self._begin(failure.after)
             self._exchange.send_piece(_event({"type": "error", "error": error}))
-            self._exchange.finish()
+            self._exchange.finish_pieces()
         else:
             body: JsonObject = {"type": "error", "error": error, "request_id": self._request_id}
             self.send_json(body, failure.status, dict(failure.headers))
@@ -380,7 +302,7 @@ class MessagesApi(Asked):
     that it is content; `side` has other answers, which are given each time.
 
     What a function or an `expect` in a script raises is raised at the end of the `with` block. Raises
-    `OptionsError` for a script that is none, and for a kind of `side` request that there is not.
+    `OptionsError` for an invalid script, and for an unknown kind of `side` request.
     """
 
     def __init__(
@@ -402,7 +324,7 @@ class MessagesApi(Asked):
         self._hanging = Gate(after=0)
         self._errors = self.script.errors
         self._server: Server | None = None
-        # Ids of one API must differ from those of the next, which may go on with the same session.
+        # Ids of one API must differ from those of the next, which may continue the same session.
         self._mark = secrets.token_hex(4)
 
     # Its life.
@@ -444,7 +366,7 @@ class MessagesApi(Asked):
     # What tests do with it.
 
     def release(self) -> None:
-        """Let all requests go on that `hang()` holds now."""
+        """Let all requests continue that `hang()` holds now."""
         with self._requests.arrived:
             hanging, self._hanging = self._hanging, Gate(after=0)
         hanging.open()
@@ -459,11 +381,10 @@ class MessagesApi(Asked):
     # What becomes of a request.
 
     def _respond(self, exchange: Exchange) -> None:
-        body = _read(exchange.body)
-        kind = kind_of(exchange.method, exchange.path, exchange.headers, body)
-        request = Request(
-            kind=kind, method=exchange.method, path=exchange.path, headers=exchange.headers, body=body
-        )
+        body, method, path = _read(exchange.body), exchange.command, exchange.path.partition("?")[0]
+        headers = {name.lower(): value for name, value in exchange.headers.items()}
+        kind = kind_of(method, path, headers, body)
+        request = Request(kind=kind, method=method, path=path, headers=headers, body=body)
         with self._requests.arrived:
             self._requests.add(request)
             number, hanging = len(self._requests), self._hanging
@@ -474,7 +395,7 @@ class MessagesApi(Asked):
         player = _Player(exchange, request, id=f"{self._mark}{number:04}", hanging=hanging)
         if kind == "count_tokens" and (step is None or isinstance(step, Answer)):
             player.send_json({"input_tokens": 10 if step is None else step.usage.get("input_tokens", 10)})
-        elif exchange.method == "HEAD":
+        elif method == "HEAD":
             # The agent looks whether anyone is there.
             exchange.send(200, {}, b"")
         elif step is not None:

@@ -1,4 +1,4 @@
-"""`RealAgent`, the agent's program itself with a scripted model and nothing of the user's."""
+"""`RealAgent`: Claude Code itself with a scripted model, and nothing of the user's settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROGRAM_VARIABLE: Final = "OUTRIDER_TEST_AGENT"
 """Names the program for tests, if it is not the one that is installed."""
 
 KIT_VARIABLE: Final = "OUTRIDER_TEST_KIT"
-"""Tells that a program was started by the test kit, and is meant to be."""
+"""Marks a program that the test kit started on purpose."""
 
 # Port 9 is closed everywhere.
 _NOWHERE: Final = "http://127.0.0.1:9"
@@ -41,7 +41,7 @@ _OF_ISOLATION: Final = ("HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
 
 
 def clean_environment(home: str | os.PathLike[str], *, url: str = _NOWHERE) -> dict[str, str]:
-    """All that the agent needs of an environment, and no key, settings or network of whoever runs it.
+    """The environment of the agent, without the keys, settings and network of the user who runs the test.
 
     `url` is that of a Messages API; left out, the agent reaches none.
     """
@@ -62,7 +62,7 @@ def clean_environment(home: str | os.PathLike[str], *, url: str = _NOWHERE) -> d
 
 
 class RealAgent(Asked):
-    """The agent's program with a scripted model, in folders of its own that are gone after the `with` block.
+    """Claude Code with a scripted model, in folders of its own that are gone after the `with` block.
 
         with RealAgent([use_tool("Bash", command="ls"), say("done")]) as agent:
             result = await outrider.run("list", options=agent.options(permission_mode="bypassPermissions"))
@@ -177,7 +177,7 @@ class RealAgent(Asked):
     # For tests.
 
     def release(self) -> None:
-        """Let all requests go on that `hang()` holds now."""
+        """Let all requests continue that `hang()` holds now."""
         self.api.release()
 
     def wait_for_hang(self, timeout: float = 30.0) -> None:

@@ -26,11 +26,11 @@ _AGENT_HEADER: Final = "x-claude-code-agent-id"
 _SESSION_HEADER: Final = "x-claude-code-session-id"
 
 
-# What the agent adds to a message of the user's.
+# What the agent adds to a user message.
 _REMINDER: Final = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 _NOTICE: Final = re.compile(r"<task-notification>.*?</task-notification>", re.DOTALL)
 _INTERRUPTED: Final = "[Request interrupted by user"
-# What it sends, as the user, to have the model go on in the same turn.
+# What it sends, as the user, to have the model continue in the same turn.
 _GOING_ON: Final = (
     "[structured-output-enforce]",
     "Output token limit hit.",
@@ -131,7 +131,7 @@ def text_of(content: object) -> str:
 
 
 def _prompt(blocks: list[JsonObject]) -> str | None:
-    """The prompt in a message of the user's; none if it only goes on with a turn."""
+    """The prompt in a user message; none if it only continues a turn."""
     texts: list[str] = []
     notices: list[str] = []
     has_results = has_others = False
@@ -169,7 +169,7 @@ def _objects(value: object) -> list[JsonObject]:
 
 
 def kind_of(method: str, path: str, headers: Mapping[str, str], body: JsonObject) -> RequestKind:
-    """What a request is for, as far as it shows."""
+    """What a request is for, if it can be recognized."""
     if method == "POST" and path == f"{_MESSAGES}/count_tokens":
         return "count_tokens"
     if method != "POST" or path != _MESSAGES:
@@ -244,7 +244,7 @@ class Asked:
     def add(self, *items: Item) -> None:
         """Add items to the script.
 
-        Raises `OptionsError` for an item that is none.
+        Raises `OptionsError` for an invalid item.
         """
         self.script.add(*items)
 

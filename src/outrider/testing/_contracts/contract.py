@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Make: TypeAlias = Callable[[], T | Awaitable[T] | AbstractAsyncContextManager[T]]
-"""Makes what is checked, anew for each clause: plainly, asynchronously, or as a context manager where
+"""Makes what is checked, a new one for each clause: plainly, asynchronously, or as a context manager where
 something has to be started before and ended after."""
 
 
@@ -77,7 +77,7 @@ def expect(condition: object, seen: str) -> None:
 async def check_clauses(
     clauses: list[Clause[T]], bench: T, doing: Callable[[], str], deadline: float, *, is_first_vital: bool
 ) -> list[Broken]:
-    """Check one after the other; gives those that are not kept.
+    """Check one after the other; returns those that are not kept.
 
     If the first is vital, all others rest on it, and are not tried if it is not kept.
     """
@@ -118,7 +118,7 @@ def _first(error: BaseException) -> BaseException:
 async def opened(
     make: Callable[[], object], is_one: Callable[[object], bool], name: str
 ) -> AsyncGenerator[object]:
-    """What `make` makes. Raises `OptionsError` if that is none."""
+    """What `make` makes. Raises `OptionsError` if it is not of the right kind."""
     hint = f"Give a function that makes a new {name} at each call."
     if not callable(make):
         raise OptionsError(f"`make` is {make!r}, which makes nothing", hint=hint)
@@ -130,10 +130,10 @@ async def opened(
     elif isinstance(made, AbstractAsyncContextManager):
         async with cast("AbstractAsyncContextManager[object]", made) as inner:
             if not is_one(inner):
-                raise OptionsError(f"`make` gave a context manager of {inner!r}, which is no {name}")
+                raise OptionsError(f"`make` gave a context manager of {inner!r}, which is not a {name}")
             yield inner
     else:
-        raise OptionsError(f"`make` gave {made!r}, which is no {name}", hint=hint)
+        raise OptionsError(f"`make` gave {made!r}, which is not a {name}", hint=hint)
 
 
 ANOTHER: Final = "another object on the same data"
@@ -151,7 +151,7 @@ class Bench:
         self._make, self._again = make, again
         self._doing = ""
 
-    def told(self) -> str:
+    def target(self) -> str:
         return f"while {self._doing}"
 
     @asynccontextmanager
@@ -256,11 +256,11 @@ async def expect_loaded(
     if loaded == expected:
         return
     if loaded is None or len(loaded) != len(expected):
-        told = f"{len(expected)} entries should be there, and {_count(loaded)}"
+        difference = f"{len(expected)} entries should be there, and {_count(loaded)}"
     else:
         pairs = zip(expected, loaded, strict=True)
-        told = next(f"{shown(one)} came back as {shown(other)}" for one, other in pairs if one != other)
-    raise Violation(f"{where}{told} (key {key})")
+        difference = next(f"{shown(one)} came back as {shown(other)}" for one, other in pairs if one != other)
+    raise Violation(f"{where}{difference} (key {key})")
 
 
 def _count(loaded: Collection[object] | None) -> str:

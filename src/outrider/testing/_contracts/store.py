@@ -380,10 +380,10 @@ async def _(store: SessionStore) -> None:
         await store.append(make_key(project, session), make_entries(2))
         await store.append(make_key(project, session, "subagents/agent-a1"), make_entries(1))
     await store.append(make_key(project + "0", "three"), make_entries(1))
-    told = await _summaries(store, project)
-    listed = await _times(store, project) if offers(store, "list_sessions") else told
-    expect({*told} <= {"one", "two"}, f"there are summaries of {[*told]}")
-    late = {session: time for session, time in told.items() if time > listed.get(session, 0)}
+    summaries = await _summaries(store, project)
+    listed = await _times(store, project) if offers(store, "list_sessions") else summaries
+    expect({*summaries} <= {"one", "two"}, f"there are summaries of {[*summaries]}")
+    late = {session: time for session, time in summaries.items() if time > listed.get(session, 0)}
     expect(not late, f"summaries are newer than their sessions: {late}, and listed are {listed}")
     again: list[Any] = await store.list_session_summaries(project)
     for one in again:
@@ -397,8 +397,40 @@ async def _(store: SessionStore) -> None:
     key = make_key()
     await store.append(key, make_entries(2))
     await store.delete(key)
-    told = await _summaries(store, key["project_key"])
-    expect(told == {}, f"there are summaries of {[*told]}")
+    summaries = await _summaries(store, key["project_key"])
+    expect(summaries == {}, f"there are summaries of {[*summaries]}")
+
+
+@clause("`get_session_summary` has the summary of one session, up to date.", "get_session_summary")
+async def _(store: SessionStore) -> None:
+    key = make_key()
+    expect(await store.get_session_summary(key) is None, "a session that was never stored has a summary")
+    await store.append({**key, "subpath": "subagents/agent-a1"}, make_entries(1))
+    expect(await store.get_session_summary(key) is None, "a session without a main transcript has a summary")
+    await store.append(key, make_entries(1))
+    first: Any = await store.get_session_summary(key)
+    expect(first is not None, "a session that was stored has no summary")
+    expect(first["session_id"] == key["session_id"], f"it is of the session {first['session_id']}")
+    await store.append(key, make_entries(1))
+    second: Any = await store.get_session_summary(key)
+    expect(second["mtime"] > first["mtime"], f"after an append the time is {second['mtime']}, as before")
+
+
+@clause("`list_latest_sessions` has the latest sessions, the latest first.", "list_latest_sessions")
+async def _(store: SessionStore) -> None:
+    project, other = make_name(), make_name()
+    expect(await store.list_latest_sessions(project, 3) == [], "a project that was never stored has sessions")
+    for session in ("one", "two", "three", "one"):
+        await store.append(make_key(project, session), make_entries(1))
+    await store.append(make_key(other, "four"), make_entries(1))
+    for limit in (1, 2, 3, 9):
+        latest: list[Any] = await store.list_latest_sessions(project, limit)
+        told = [one["session_id"] for one in latest]
+        expect(told == ["one", "three", "two"][:limit], f"the latest {limit} are {told}")
+        expect(all(one["project_key"] == project for one in latest), "they have no `project_key`")
+    all_of_them: list[Any] = await store.list_latest_sessions(None, 1000)
+    told = [one["session_id"] for one in all_of_them if one["project_key"] in (project, other)]
+    expect(told == ["four", "one", "three", "two"], f"of two projects, the latest are {told}")
 
 
 S = TypeVar("S", bound="SessionStore")
@@ -412,11 +444,11 @@ async def check_store(
     again: Callable[[S], S | Awaitable[S] | AbstractAsyncContextManager[S]] | None = None,
     deadline: float = 30.0,
 ) -> list[str]:
-    """Check a store of yours against the contract of `SessionStore`; gives the clauses that were checked.
+    """Check a store of yours against the contract of `SessionStore`; returns the clauses that were checked.
 
         await check_store(MemoryStore)
 
-    `make` makes a store, anew for each clause; it need not be empty, because all keys are new ones. It may be
+    `make` makes a store for each clause; it need not be empty, because all keys are new ones. It may be
     asynchronous, or give an async context manager of a store, where something has to be put away afterwards:
     what is stored here is not removed. Methods that are optional, and not there, are not checked.
 
@@ -444,7 +476,7 @@ async def check_store(
     clauses: Clauses[Bench] = Clauses(
         clause for needed, all_of_it in ALL_CLAUSES.items() if has.issuperset(needed) for clause in all_of_it
     )
-    broken = await check_clauses(clauses, bench, bench.told, deadline, is_first_vital=True)
+    broken = await check_clauses(clauses, bench, bench.target, deadline, is_first_vital=True)
     if broken:
         raise ContractBroken(subject, broken, len(clauses))
     return [clause.text for clause in clauses]
@@ -466,6 +498,8 @@ async def _is_there(store: SessionStore, method: str) -> bool:
 _PROBES: Final[Mapping[str, Callable[[SessionStore, SessionKey], Awaitable[object]]]] = {
     "list_sessions": lambda store, key: store.list_sessions(key["project_key"]),
     "list_session_summaries": lambda store, key: store.list_session_summaries(key["project_key"]),
+    "get_session_summary": lambda store, key: store.get_session_summary(key),
+    "list_latest_sessions": lambda store, key: store.list_latest_sessions(key["project_key"], 1),
     "delete": lambda store, key: store.delete(key),
     "list_subkeys": lambda store, key: store.list_subkeys(key),
     "append_batch": lambda store, key: store.append_batch(key, [], "a batch"),

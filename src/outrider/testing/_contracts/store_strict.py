@@ -209,7 +209,7 @@ async def _(store: SessionStore) -> None:
         await store.acquire_lease(other, "second", _LONG)
 
 
-@clause("The holder of a lease can write and delete, and a lease is no session.", *_LEASES)
+@clause("The holder of a lease can write and delete, and a lease is not a session.", *_LEASES)
 async def _(store: SessionStore) -> None:
     key, entries = make_key(), make_entries(3)
     await store.acquire_lease(key, "first", _LONG)
@@ -227,7 +227,7 @@ async def _(store: SessionStore) -> None:
         expect(await store.load(key) is None, "it is still there after `delete`")
 
 
-@clause("A lease that is released is free at once; to release it again is no error.", *_LEASES)
+@clause("A lease that is released is free at once; to release it again is not an error.", *_LEASES)
 async def _(store: SessionStore) -> None:
     key = make_key()
     await store.release_lease(key, "never there")

@@ -36,7 +36,7 @@ class Bench:
         self.deadline = deadline
         self._doing = "it was made"
 
-    def told(self) -> str:
+    def target(self) -> str:
         return f"while {self._doing}"
 
     def doing(self, what: str) -> None:
@@ -336,7 +336,7 @@ async def _(bench: Bench) -> None:
     async with bench.connected() as transport:
         nones: tuple[Any, ...] = ("two\nlines", "lone \ud800", {"type": object()})
         for none in nones:
-            bench.doing("`write` was called with what is no message")
+            bench.doing("`write` was called with what is not a message")
             try:
                 await transport.write(none)
             except MessageInvalid:
@@ -427,7 +427,7 @@ async def _(bench: Bench) -> None:
 @ECHOING.clause("`close` frees everything: no thread and no file descriptor is left.")
 async def _(bench: Bench) -> None:
     async with bench.connected() as transport:
-        # What is made once and kept for good is made now.
+        # What is made once and kept permanently is made now.
         await bench.echo(transport, b"hello\n")
     gc.collect()
     threads, descriptors = threading.active_count(), _descriptors()
@@ -482,8 +482,10 @@ async def _(bench: Bench) -> None:
         for _ in range(2):
             again = await bench.lost("`receive` after the failure", transport.receive())
             expect(type(again) is kind, f"first {kind.__name__} was raised, then {again!r}")
-        told = transport.exit_error
-        expect(isinstance(told, kind), f"{kind.__name__} was raised, and `exit_error` is {told!r}")
+        exit_error = transport.exit_error
+        expect(
+            isinstance(exit_error, kind), f"{kind.__name__} was raised, and `exit_error` is {exit_error!r}"
+        )
         expect(not transport.is_ready, "`is_ready` is true after the failure")
         await bench.lost("`send` after the failure", transport.send(b"too late\n"))
 
@@ -539,7 +541,7 @@ async def check_transport(
     stuck: Make[Transport] | None = None,
     deadline: float = 10.0,
 ) -> list[str]:
-    """Check a transport of yours against the contract of `Transport`; gives the clauses that were checked.
+    """Check a transport of yours against the contract of `Transport`; returns the clauses that were checked.
 
     `make` makes a new one, not connected yet, that leads to an echo: what is sent comes back as it is, and
     when the input ends, so does the output, without an error. The program `cat` is one. Two more ends, each
@@ -559,12 +561,12 @@ async def check_transport(
     bench = Bench(make, deadline)
     async with bench.made() as transport:
         subject = type(transport).__name__
-    broken = await check_clauses(ECHOING, bench, bench.told, deadline, is_first_vital=True)
+    broken = await check_clauses(ECHOING, bench, bench.target, deadline, is_first_vital=True)
     checked = [clause.text for clause in ECHOING]
     for clauses, other in ((FAILING, failing), (STUCK, stuck)):
         if other is not None:
             bench = Bench(other, deadline)
-            broken += await check_clauses(clauses, bench, bench.told, deadline, is_first_vital=False)
+            broken += await check_clauses(clauses, bench, bench.target, deadline, is_first_vital=False)
             checked += [clause.text for clause in clauses]
     if broken:
         raise ContractBroken(subject, broken, len(checked))

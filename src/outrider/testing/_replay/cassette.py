@@ -193,7 +193,7 @@ def replay(
     tasks of the process.
 
     What differs ends the session with `ReplayMismatch`, which shows both frames. Raises what `read_trace`
-    raises, and `OptionsError` for an `ignore` that is none.
+    raises, and `OptionsError` for an invalid `ignore`.
     """
     return Replay(path, strict=strict, ignore=ignore, run=run, everywhere=everywhere, patience=patience)
 
@@ -211,12 +211,12 @@ def conversation(path: str | os.PathLike[str], *, lines: int = 60, width: int = 
     """
     entries = list(timeline(read_trace(path), width=width, partials=False))
     runs = len({entry.run for entry in entries})
-    told = [_line(entry, several=runs > 1) for entry in entries]
-    if len(told) > lines:
+    shown = [_line(entry, several=runs > 1) for entry in entries]
+    if len(shown) > lines:
         first = lines // 2
-        left_out = len(told) - lines
-        told[first : first + left_out] = [f"  … {left_out} more …"]
-    return "\n".join(told)
+        left_out = len(shown) - lines
+        shown[first : first + left_out] = [f"  … {left_out} more …"]
+    return "\n".join(shown)
 
 
 def _line(entry: TimelineEntry, *, several: bool) -> str:

@@ -41,9 +41,9 @@ _SHOWN_LINES: Final = 60
 _SHOWN_LENGTH: Final = 400
 _CONTEXT: Final = 3
 _LONG_ID: Final = 16
-"""A text as long as this is not what somebody says by chance."""
+"""A text as long as this is not what someone says by chance."""
 
-# What each side makes up anew in every run.
+# What each side makes up in every run.
 _VOLATILE: Final[Mapping[str, Ignored]] = {
     "user": (("uuid",),),
     "control_request": (("request_id",),),
@@ -58,7 +58,7 @@ class ReplayMismatch(ProtocolError, AssertionError):
     `expected` is the recorded frame, `actual` the one of this run; None where there is none.
     """
 
-    hint = "Record it anew if the change is meant; `ignore` leaves out what differs each time."
+    hint = "Record it again if the change is intended; `ignore` leaves out what differs each time."
     _what = ""
 
     def __init__(self, message: str, *, expected: Json = None, actual: Json = None, source: str = "") -> None:
@@ -75,7 +75,7 @@ def read_ignored(paths: Iterable[str]) -> Ignored:
     for path in cast("Iterable[object]", paths):
         if not isinstance(path, str) or not all(path.split(".")):
             hint = 'Give the keys that lead there, with dots between them: "message.content".'
-            raise OptionsError(f"`ignore` has {path!r}, which is no place in a frame", hint=hint)
+            raise OptionsError(f"`ignore` has {path!r}, which is not a place in a frame", hint=hint)
         read.append(tuple(path.split(".")))
     return tuple(read)
 
@@ -146,7 +146,7 @@ def _is_equal(expected: object, actual: object, leeway: _Leeway) -> bool:
 
 
 class _Missing:
-    """Stands for a key that is not there."""
+    """Marks a missing key."""
 
 
 def _fits_mask(expected: str, actual: object) -> bool:
@@ -235,7 +235,7 @@ class Step:
         self.is_held = False
         """A line of the agent: it was said only after the end of its input."""
         self.is_said = False
-        """A line of the agent: it has been said in this run, or there is nobody to say it to."""
+        """A line of the agent: it has been said in this run, or there is no one to say it to."""
 
     @property
     def answered(self) -> str | None:
@@ -356,8 +356,10 @@ class Player(Transport):
             with anyio.move_on_after(None if owed is None else self._patience) as waiting:
                 await self._moved.wait()
             if waiting.cancelled_caught and owed is not None and owed is self._owed:
-                told = f"Both sides have waited for {self._patience:g} s, and no {_named(owed.key)} was said"
-                self._fail(told, _shown(owed), None)
+                problem = (
+                    f"Both sides have waited for {self._patience:g} s, and no {_named(owed.key)} was said"
+                )
+                self._fail(problem, _shown(owed), None)
 
     async def send(self, data: bytes) -> None:
         """Say something. Raises `ReplayMismatch` if it is not what was recorded."""
@@ -394,7 +396,7 @@ class Player(Transport):
 
     @property
     def returncode(self) -> int | None:
-        """What the recorded program ended with; None while this one goes on."""
+        """What the recorded program ended with; None while this one continues."""
         return self.run.returncode if self._is_over or self._is_closed else None
 
     @property
@@ -417,7 +419,7 @@ class Player(Transport):
     async def wait_played(self) -> None:
         """Wait until all has been received that the agent said before it was asked to end.
 
-        It returns at once when the replay is over, whatever was left. Somebody has to receive meanwhile.
+        It returns at once when the replay is over, whatever was left. Someone has to receive meanwhile.
         """
         await checkpoint()
         while not (self._has_ended or (self._is_at_rest and not self._output)):
@@ -529,8 +531,8 @@ class Player(Transport):
 
     @property
     def _owed(self) -> Step | None:
-        """What this side has to say before the agent goes on, if it is no answer, and this side waits too: it
-        has asked for something and not got it, and is not busy with what it is asked."""
+        """What this side has to send before the agent continues, unless it is an answer, if this side waits,
+        too: it has asked for something and not got it, and is not busy with a request."""
         if self._is_at_rest or (step := self._steps[self._position]).answered is not None:
             return None
         said = [other for other in self._steps if (other.is_met if other.is_hosts else other.is_said)]

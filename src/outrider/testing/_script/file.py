@@ -103,13 +103,13 @@ EXPECTED: Final[Mapping[str, str]] = {
     "model": "text or pattern",
     "tools": "texts",
 }
-"""What may stand at `expect`."""
+"""The keys that `expect` may have."""
 
 _NEEDED: Final = {"ask_question": "options", "when": "then"}
 
 
 class Misplaced(Exception):
-    """Something in a file is not what may stand there."""
+    """A file has something in the wrong place."""
 
     def __init__(self, place: str, what: str, near: Iterable[str] = (), allowed: Iterable[str] = ()) -> None:
         super().__init__(place, what)
@@ -177,8 +177,8 @@ class ItemReader:
             near = [name for key in given for name in difflib.get_close_matches(key, KEYS, 1, 0.6)]
             raise Misplaced(place, f"there is no word in this item, but {found}", near[:1], KEYS)
         if len(words) > 1:
-            told = " and ".join(f"`{word}`" for word in words)
-            raise Misplaced(place, f"{told} are two items: write each with a dash of its own")
+            both = " and ".join(f"`{word}`" for word in words)
+            raise Misplaced(place, f"{both} are two items: write each with a dash of its own")
         word = words[0]
         keys = KEYS[word]
         for key in given:
@@ -205,7 +205,7 @@ class ItemReader:
 
 
 def _made(word: str, main: Any, others: dict[str, Any]) -> Item:  # noqa: ANN401 - the readers see to the types
-    """The item: what stands at the word, and what beside it."""
+    """The item: the value of the word, and the keys beside it."""
     match word:
         case "say":
             return say(*main, **others)
@@ -243,9 +243,9 @@ def _steps() -> list[str]:
     return [word for word in KEYS if word not in ("expect", "when")]
 
 
-def _typed(value: object, place: str, kinds: tuple[type, ...], told: str) -> object:
+def _typed(value: object, place: str, kinds: tuple[type, ...], expected: str) -> object:
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise Misplaced(place, f"expected {told}, got {value!r:.80}")
+        raise Misplaced(place, f"expected {expected}, got {value!r:.80}")
     return value
 
 
@@ -274,7 +274,7 @@ def _texts_or_mapping(value: object, place: str) -> list[str] | dict[str, str]:
     if not isinstance(value, dict):
         return _texts(value, place)
     given = _mapping(cast("object", value), place)
-    return {label: _text_of(told, f"{place}.{label}") for label, told in given.items()}
+    return {label: _text_of(text, f"{place}.{label}") for label, text in given.items()}
 
 
 def _mapping(value: object, place: str) -> dict[str, object]:
@@ -356,11 +356,11 @@ def _yaml(file: Path) -> object:
     try:
         return cast("object", yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError) as error:
-        told = " ".join(str(error).split())
+        problem = " ".join(str(error).split())
         if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
             mark = error.problem_mark
-            told = f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-        raise OptionsError(f"{file} is not YAML: {told}", hint="Correct it there.") from error
+            problem = f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+        raise OptionsError(f"{file} is not YAML: {problem}", hint="Correct it there.") from error
 
 
 def _of_data(file: Path, data: object) -> Script:

@@ -187,7 +187,7 @@ def checked_items(items: object) -> list[Item]:
                 if isinstance(item, str)
                 else "`say()` and the others make them."
             )
-            raise OptionsError(f"Item {at} of a script is no step: {item!r:.80}", hint=hint)
+            raise OptionsError(f"Item {at} of a script is not a step: {item!r:.80}", hint=hint)
         checked.append(cast("Item", item))
     return checked
 
@@ -220,7 +220,7 @@ def ask_question(
 
     A mapping gives each option a description. The agent wants two to four.
     """
-    told = (
+    described = (
         cast("Mapping[str, str]", options)
         if isinstance(options, Mapping)
         else {each: each for each in options}
@@ -229,15 +229,15 @@ def ask_question(
         "question": text,
         "header": header,
         "multiSelect": multiple,
-        "options": [{"label": label, "description": text} for label, text in told.items()],
+        "options": [{"label": label, "description": text} for label, text in described.items()],
     }
     return use_tool("AskUserQuestion", questions=[question])
 
 
 def exit_plan_mode(plan: str) -> Answer:
-    """The model has a plan and asks whether it may go on with it.
+    """The model has a plan and asks whether it may carry it out.
 
-    The plan is written first to the file that the agent reads it from, if the request tells of one.
+    The plan is written first to the file that the agent reads it from, if the request reports one.
     """
     return Answer(blocks=(ToolUse("ExitPlanMode", {"plan": plan}, writes_plan=True),))
 
@@ -250,16 +250,17 @@ def subagent(
     description: str | None = None,
     model: str | None = None,
 ) -> Answer:
-    """The model starts a subagent, which answers with these steps; its first request is told by the prompt.
+    """The model starts a subagent, which answers with these steps; it is recognized by its prompt.
 
     With `background`, the agent does not wait for it, and starts a turn of its own when it is done.
     Several in one message, which run side by side, are an `answer()` of several: give them different prompts.
 
-    Raises `OptionsError` for an empty prompt, and for a step that is none.
+    Raises `OptionsError` for an empty prompt, and for an invalid step.
     """
     if not prompt.strip():
         raise OptionsError(
-            "The prompt of a subagent is empty", hint="Say what it has to do: it is told by that."
+            "The prompt of a subagent is empty",
+            hint="Say what it has to do: the subagent is recognized by it.",
         )
     given: dict[str, object] = {
         "description": description or " ".join(prompt.split()[:5]),
@@ -274,7 +275,7 @@ def subagent(
 
 
 def background_task(command: str, *, description: str | None = None, timeout: float | None = None) -> Answer:
-    """The model runs a command that goes on while the conversation does; `timeout` is in seconds."""
+    """The model runs a command that continues while the conversation does; `timeout` is in seconds."""
     given: dict[str, object] = {"description": description or command[:60], "run_in_background": True}
     if timeout is not None:
         given["timeout"] = timeout * 1000
@@ -284,8 +285,8 @@ def background_task(command: str, *, description: str | None = None, timeout: fl
 def structured(value: object) -> Answer:
     """The model answers in the form that was asked for. It ends the turn.
 
-    Takes anything that msgspec or pydantic can make JSON of. What is no object becomes the property `value`
-    of one, as `output=` does it.
+    Takes anything that msgspec or pydantic can encode as JSON. A value that is not an object becomes the
+    property `value` of one, as with `output=`.
 
     Raises `OptionsError` for what cannot be JSON.
     """
@@ -368,13 +369,13 @@ class Script:
 
         Script([expect(prompt="Who"), use_tool("lookup", ticket=7), say("Ada.")])
 
-    Left out, it is automatic: it calls each tool of the user's that is offered, once in a session, with an
+    Left out, it is automatic: it calls each user's tool that is offered, once in a session, with an
     input made from its schema, and then says what came back. When the steps are used up, each request gets
     `otherwise`. `subagents` is for those subagents that are not given steps where they are started.
 
     One script may be used by several agents, one after the other or at the same time.
 
-    Raises `OptionsError` for an item that is none.
+    Raises `OptionsError` for an invalid item.
     """
 
     def __init__(
@@ -394,7 +395,7 @@ class Script:
             hint = (
                 f"Write `say({end!r:.60})`." if isinstance(end, str) else 'Give a step, such as `say("…")`.'
             )
-            raise OptionsError(f"`otherwise` is {end!r:.80}, which is no step", hint=hint)
+            raise OptionsError(f"`otherwise` is {end!r:.80}, which is not a step", hint=hint)
         self.errors: list[BaseException] = []
         """What its functions and expectations have raised so far."""
         self._lock = threading.RLock()
@@ -413,7 +414,7 @@ class Script:
     ) -> Script:
         """The script that is meant: itself, one of these items, that of a file, or the automatic one.
 
-        Raises `OptionsError` for what is none, or a file that has none.
+        Raises `OptionsError` for anything else, or a file without a script.
         """
         if isinstance(source, str | os.PathLike):
             from outrider.testing._script.file import read_script
@@ -479,7 +480,7 @@ class Script:
     def add(self, *items: Item) -> None:
         """Add items at the end.
 
-        Raises `OptionsError` for an item that is none.
+        Raises `OptionsError` for an invalid item.
         """
         with self._lock:
             self._main.add(items)
@@ -533,9 +534,11 @@ class Script:
 
     def _mistake(self, talk: _Conversation, error: BaseException) -> Failure:
         self.errors.append(error)
-        told = str(error) if isinstance(error, AssertionError | OptionsError) and str(error) else repr(error)
-        # A status that the agent does not try again, and that nobody takes for a wrong key.
-        talk.mistake = fail(418, message=f"The script of the test is at fault: {told}")
+        problem = (
+            str(error) if isinstance(error, AssertionError | OptionsError) and str(error) else repr(error)
+        )
+        # A status that the agent does not try again, and that no one takes for a wrong key.
+        talk.mistake = fail(418, message=f"The test's script is wrong: {problem}")
         talk.step = talk.mistake
         return talk.mistake
 

@@ -47,7 +47,7 @@ class Gate:
         return self._is_open
 
     def open(self) -> None:
-        """Let the answer go on, and all that come later."""
+        """Let the answer continue, and all that come later."""
         with self._lock:
             self._is_open = True
             listeners, self._listeners = self._listeners, []
@@ -120,7 +120,7 @@ class ToolUse(msgspec.Struct, frozen=True):
     chunks: int = 1
     """In how many pieces the input is streamed, at most."""
     result: str | None = None
-    """What the simulated agent gives back instead of running the tool; the real program runs it."""
+    """What the simulated agent returns instead of running the tool; the real program runs it."""
 
     def __post_init__(self) -> None:
         name = cast("object", self.name)
@@ -154,7 +154,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
     """Seconds to wait before each piece."""
     gate: Gate | None = None
-    """Where to stop until a test lets it go on."""
+    """Where to stop until a test lets it continue."""
 
     def __post_init__(self) -> None:
         delay = cast("object", self.delay)
@@ -219,7 +219,7 @@ def say(
     It is streamed in the pieces that are given, or in as many equal `chunks`; one text that has a `delay` or
     a `gate` is streamed word by word.
 
-    Raises `OptionsError` if `chunks` is below 1, and for what is no text.
+    Raises `OptionsError` if `chunks` is below 1, and for what is not text.
     """
     _check_texts(text)
     if chunks is not None:
@@ -246,7 +246,7 @@ def split(text: str, count: int) -> tuple[str, ...]:
 
 
 def think(*text: str, then: Answer | None = None) -> Answer:
-    """The model thinks this, in these pieces, and `then` goes on in the same message."""
+    """The model thinks this, in these pieces, and `then` continues in the same message."""
     thought = Answer(blocks=(Thinking(text),))
     return thought if then is None else answer(thought, then)
 
@@ -268,7 +268,7 @@ def use_tool(
 
     Several calls in one message, which run side by side, are an `answer()` of several.
 
-    Raises `OptionsError` for an input that cannot be JSON, and for a result that is no text.
+    Raises `OptionsError` for an input that cannot be JSON, and for a result that is not text.
     """
     name = cast("str", tool_name("the tool of a step", tool))
     mapping = cast("object", given)
@@ -292,12 +292,12 @@ def answer(
     Each block is streamed in as many equal `chunks`, the input of a tool too. What is not given here is taken
     from the last part that has it.
 
-    Raises `OptionsError` if `chunks` is below 1, and for what is no part of a message.
+    Raises `OptionsError` if `chunks` is below 1, and for what is not part of a message.
     """
     for each in cast("tuple[object, ...]", parts):
         if not isinstance(each, Answer):
             hint = "Only what `say()`, `think()`, `use_tool()` and the like make can be in one."
-            raise OptionsError(f"{each!r:.80} is no part of a message", hint=hint)
+            raise OptionsError(f"{each!r:.80} is not part of a message", hint=hint)
     whole = Answer(
         blocks=(),
         stop_reason=stop_reason,
@@ -365,13 +365,13 @@ def fail(
     """The API answers with an error.
 
     `type` and `message` follow from the status if they are left out; `PROMPT_TOO_LONG` and `CREDIT_TOO_LOW`
-    are messages that the agent knows. A 429 tells of a used-up limit in its headers. With `after`, the stream
+    are messages that the agent knows. A 429 reports a used-up limit in its headers. With `after`, the stream
     starts well, with that text, and the error is an event in it.
 
     The agent tries again after 401, 429, 500 and 529, ten times, and less often after others, but not after
     403 and 413; set `CLAUDE_CODE_MAX_RETRIES` for it.
 
-    Raises `OptionsError` for a status that is no error.
+    Raises `OptionsError` for a status that is not an error.
     """
     if not 400 <= status <= 599:
         hint = "Errors have one from 400 to 599; for an answer use `say()`."

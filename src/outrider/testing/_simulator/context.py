@@ -24,7 +24,7 @@ class Refused(Exception):
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as the model is told of it."""
+    """A tool as it is described to the model."""
 
     name: str
     """For tools of servers, `mcp__SERVER__TOOL`."""
@@ -55,7 +55,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of_server(cls, result: JsonObject, *, tool: str, server: str, folder: Path) -> Outcome:
-        """What the program makes of an MCP server's result. Data for no model is saved in `folder`."""
+        """An MCP server's result as the program passes it on. Binary data is saved in `folder`."""
         given = [as_object(block) for block in as_list(result.get("content"))]
         if result.get("isError") is True:
             texts = [str(block.get("text", "")) for block in given if block.get("type") == "text"]
@@ -68,7 +68,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         structured = result.get("structuredContent")
         if structured is not None:
             text = json.dumps(structured, ensure_ascii=False, separators=(",", ":"))
-            # In the place of all texts; pictures stay, with where they were saved.
+            # In place of all texts; pictures stay, with where they were saved.
             images = [at for at, block in enumerate(blocks) if block["type"] == "image"]
             pictures = [block for at in images for block in blocks[at : at + 2]]
             detail = content = [*pictures, {"type": "text", "text": text}] if pictures else text
@@ -131,7 +131,7 @@ def as_list(value: object) -> list[Json]:
 
 
 def pick(value: JsonObject, *names: str) -> JsonObject:
-    """These fields, as far as they are there."""
+    """The fields that are present."""
     return {name: value[name] for name in names if name in value}
 
 
@@ -160,7 +160,7 @@ def covers_tool(rule: str, name: str) -> bool:
 
 
 class ToolFailed(Exception):
-    """A call that was carried out, and failed. The text is what the model is told."""
+    """A call that was carried out, and failed. The text is for the model."""
 
     def outcome(self) -> Outcome:
         return Outcome(content=str(self), is_error=True, detail=f"Error: {self}")

@@ -89,10 +89,10 @@ COMMANDS: Final = {
 
 def commands() -> list[JsonObject]:
     """All that can be called with a slash, skills first."""
-    told = dict.fromkeys(SKILLS, "") | COMMANDS
+    hints = dict.fromkeys(SKILLS, "") | COMMANDS
     found: list[JsonObject] = [
         {"name": name, "description": f"/{name}", "argumentHint": hint, "builtin": True}
-        for name, hint in told.items()
+        for name, hint in hints.items()
     ]
     found[len(SKILLS)]["aliases"] = ["reset", "new"]
     return found
@@ -204,7 +204,7 @@ def assistant(
 
 
 def synthetic(text: str, *, stop_reason: str = "stop_sequence") -> JsonObject:
-    """A message that the program wrote in the place of the model."""
+    """A message that the program wrote in place of the model."""
     return {
         "diagnostics": None,
         "id": str(uuid4()),
@@ -222,7 +222,7 @@ def synthetic(text: str, *, stop_reason: str = "stop_sequence") -> JsonObject:
 
 
 def user(content: object, speaker: Speaker, *, uuid: str, **fields: object) -> JsonObject:
-    """What the program says in the place of the user."""
+    """What the program says in place of the user."""
     return {
         "type": "user",
         "message": {"role": "user", "content": content},
@@ -390,7 +390,7 @@ class Meter:
         return _money(self.earlier_usd + sum(tally.cost_usd for tally in self._all.values()))
 
     def add(self, model: str, usage: JsonObject, *, is_main: bool) -> Tally:
-        """Count a request; gives back what it used."""
+        """Count a request; returns what it used."""
         known = _model_of(model)
         tally = Tally(**{field: _count(usage.get(field)) for field in _TOKENS})
         tally.cost_usd = (

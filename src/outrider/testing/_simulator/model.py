@@ -59,7 +59,7 @@ class Hanging:
         self.gate = Gate(after=0)
 
     def release(self) -> None:
-        """Let all go on that wait; later ones wait at another gate."""
+        """Let all continue that wait; later ones wait at another gate."""
         gate, self.gate = self.gate, Gate(after=0)
         gate.open()
 
@@ -73,7 +73,7 @@ class ModelSource(msgspec.Struct, frozen=True):
 
 
 class ApiError(Exception):
-    """The API has failed for good; the turn ends with this."""
+    """The API has failed permanently; the turn ends with this."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Model:
 
     def __init__(self, run: Run, source: ModelSource) -> None:
         self._run, self._source = run, source
-        # Ids of one run must differ from those of the next, which may go on with the same session.
+        # Ids of one run must differ from those of the next, which may continue the same session.
         self._mark = secrets.token_hex(4)
         self._count = 0
 
     async def answer(self, loop: ModelLoop) -> tuple[Answer, JsonObject, str]:
         """The next message: its step, its body, and the id of the request. Tries as often as the program.
 
-        Raises `ApiError` if the API fails for good.
+        Raises `ApiError` if the API fails permanently.
         """
         run, attempt, overloads = self._run, 0, 0
         max_retries = run.introspection.max_retries
@@ -179,7 +179,7 @@ class Model:
             headers["x-claude-code-agent-id"] = speaker.agent_id
         body: JsonObject = {
             "model": loop.model,
-            # As they are now: the conversation goes on, and the request is kept.
+            # As they are now: the conversation continues, and the request is kept.
             "messages": list(loop.messages),
             "system": loop.system,
             "tools": [
@@ -195,7 +195,7 @@ class Model:
             self._source.requests.add(request)
             return self._source.script.take(request)
 
-        # In a thread: a function of the user's may take its time. What is asked has also taken its step.
+        # In a thread: a user's function may take its time. What is asked has also taken its step.
         return await anyio.to_thread.run_sync(take, abandon_on_cancel=True)
 
 
@@ -224,7 +224,7 @@ def _retry(step: Failure | Drop, attempt: int, max_retries: int) -> JsonObject:
 def _pause(step: Failure | Drop) -> float:
     """The seconds that the next try waits here: long enough for a host to give up, and no longer.
 
-    A wrong key is what hosts give up on by themselves, so hardly anybody waits for all of it.
+    A wrong key is what hosts give up on by themselves, so hardly anyone waits that long.
     """
     if isinstance(step, Failure) and step.headers.get("retry-after") == "0":
         return 0.0
@@ -232,7 +232,7 @@ def _pause(step: Failure | Drop) -> float:
 
 
 async def wait_at(gate: Gate) -> None:
-    """Wait until somebody opens the gate, from any thread."""
+    """Wait until someone opens the gate, from any thread."""
     opened, token, thread = anyio.Event(), anyio.lowlevel.current_token(), threading.get_ident()
 
     def wake() -> None:

@@ -36,9 +36,10 @@ _GO_ON: Final = "Output token limit hit. Resume directly where you stopped, with
 _STOPPED: Final = (
     "Your response above was stopped by a safeguard. Go on in another way, or say what you cannot do."
 )
+_LOST: Final = "[Tool result missing due to internal error]"
 _CYBER_MODEL: Final = "claude-opus-4-8"
 _OTHER_MODEL: Final = "claude-opus-5"
-"""What goes on after a refusal; the one above, if that is about attacks on computers."""
+"""The model that continues after a refusal; the one above if that is about attacks on computers."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +51,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...] = ()
     deferred: ToolCall | None = None
     fields: JsonObject = {}
-    """What the result has besides."""
+    """More fields of the result."""
 
 
 class ModelLoop:
-    """One conversation. `run` goes on with it until the model has nothing more to do."""
+    """One conversation. `run` continues it until the model has nothing more to do."""
 
     def __init__(
         self,
@@ -171,6 +172,14 @@ class ModelLoop:
             self.messages.append({"role": "user", "content": results})
             return Ended(reason="aborted_tools")
         if (call := calls.deferred) is not None:
+            # What the model sees of it if another prompt comes, which drops the call.
+            lost: JsonObject = {
+                "type": "tool_result",
+                "tool_use_id": call.id,
+                "content": _LOST,
+                "is_error": True,
+            }
+            self.messages.append({"role": "user", "content": [*results, lost]})
             self.stop_reason = "tool_deferred"
             fields: JsonObject = {
                 "deferred_tool_use": {"id": call.id, "name": call.name, "input": call.input}
@@ -256,7 +265,7 @@ class ModelLoop:
         return Ended(reason="budget_exhausted", errors=(f"Reached maximum budget (${amount})",))
 
     def _refused(self, body: JsonObject) -> None:
-        """Go on after a refusal: once with a note, once with another model. Raises `ApiError` after that."""
+        """Continue after a refusal: once with a note, once with another model; then raises `ApiError`."""
         run, shown = self._run, displayed(self.model)
         details = as_object(body.get("stop_details"))
         category, explanation = details.get("category"), details.get("explanation")
@@ -276,7 +285,7 @@ class ModelLoop:
         other = _CYBER_MODEL if category == "cyber" else _OTHER_MODEL
         if self._refusals <= 2 and self.model not in (_CYBER_MODEL, other):
             self._refusals = 2
-            told: JsonObject = {
+            notice: JsonObject = {
                 "type": "system",
                 "subtype": "model_refusal_fallback",
                 "trigger": "refusal",
@@ -288,15 +297,15 @@ class ModelLoop:
                 "retracted_message_uuids": list(self._uuids_of_message),
                 "content": f"{shown}'s safeguards flagged this session; {displayed(other)} goes on.",
             }
-            run.say(told)
+            run.say(notice)
             # Another model answers in its place.
             self._superseded = list(self._uuids_of_message)
             if self.messages and self.messages[-1]["role"] == "assistant":
                 self.messages.pop()
             self.model = other
             return
-        told = {"type": "system", "subtype": "model_refusal_no_fallback", "original_model": self.model}
-        run.say({**told, **facts, "content": ""})
+        notice = {"type": "system", "subtype": "model_refusal_no_fallback", "original_model": self.model}
+        run.say({**notice, **facts, "content": ""})
         raise ApiError(
             f"API Error: {shown}'s safeguards flagged this message. Change it, or use another model.",
             error="invalid_request",
@@ -306,7 +315,7 @@ class ModelLoop:
         )
 
     def _tell_model(self, text: str, **fields: object) -> None:
-        """Go on with this, said in the place of the user."""
+        """Send this to the model in place of the user, and continue."""
         block: JsonObject = {"type": "text", "text": text}
         uuid = str(uuid4())
         self.messages.append({"role": "user", "content": [block]})
@@ -419,7 +428,7 @@ class ModelLoop:
         return body
 
     def say_beginning(self, text: str, id: str) -> None:
-        """Write the beginning of a message that comes to nothing."""
+        """Write the beginning of a message that is never finished."""
         answer = say(text)
         self._body = message_of(answer, id=id, model=self.model)
         for event, is_piece in events_of(answer, self._body):
@@ -438,14 +447,14 @@ class ModelLoop:
         self._run.say(frames.stream_event(event, **fields, api_message_id=self._body["id"]))
 
     def _say_thinking(self, delta: JsonObject, so_far: int) -> int:
-        """Tell how much was thought; gives the tokens of this piece. A valid signature counts as one."""
+        """Tell how much was thought; returns the tokens of this piece. A valid signature counts as one."""
         text = delta.get("thinking", "" if _is_signature(delta.get("signature")) else None)
         if text is None or not self.speaker.is_main:
             return 0
         tokens = -(-len(text) // _CHARACTERS_PER_TOKEN) or int("signature" in delta)
-        told: JsonObject = {"type": "system", "subtype": "thinking_tokens"}
-        told |= {"estimated_tokens": so_far + tokens, "estimated_tokens_delta": tokens}
-        self._run.say(told | self.marks("user_message_uuid"))
+        frame: JsonObject = {"type": "system", "subtype": "thinking_tokens"}
+        frame |= {"estimated_tokens": so_far + tokens, "estimated_tokens_delta": tokens}
+        self._run.say(frame | self.marks("user_message_uuid"))
         return tokens
 
     async def _displayed(self, block: JsonObject) -> JsonObject:
@@ -518,8 +527,8 @@ class ModelLoop:
         is_told = call is not None or speaker.is_main or speaker.is_background
         if speaker.is_shown and (is_told or run.introspection.forwards_text):
             run.show_prompts()
-            told = {**message, "content": [shown]}
-            run.say(frames.assistant(told, speaker, request_id=self.request_id, uuid=uuid, **more))
+            shown_message = {**message, "content": [shown]}
+            run.say(frames.assistant(shown_message, speaker, request_id=self.request_id, uuid=uuid, **more))
         run.transcript.append_assistant(message, uuid=uuid, agent_id=speaker.agent_id)
 
     def _call(self, block: JsonObject) -> ToolCall:

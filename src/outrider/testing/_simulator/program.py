@@ -95,7 +95,7 @@ _MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk"
 def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
     """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`.
 
-    Gives what was given, by name; a flag alone has an empty text. Raises `StartFailed`.
+    Returns what was given, by name; a flag alone has an empty text. Raises `StartFailed`.
     """
     values: dict[str, list[str]] = {}
     words = list(argv)
@@ -115,12 +115,12 @@ def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
                 given.append(words.pop(0))
         elif name not in _ALONE:
             raise StartFailed(f"error: unknown option '{flag}'")
-        told = f"error: option '{flag} <{_LABELS.get(name, name)}>' argument"
+        problem = f"error: option '{flag} <{_LABELS.get(name, name)}>' argument"
         if name in _ONE | _SEVERAL and not given:
-            raise StartFailed(f"{told} missing")
+            raise StartFailed(f"{problem} missing")
         for each in given:
             if (reason := _objection(name, each)) is not None:
-                raise StartFailed(f"{told} '{each}' is invalid. {reason}")
+                raise StartFailed(f"{problem} '{each}' is invalid. {reason}")
         values.setdefault(name.replace("-", "_"), []).extend(given or [""])
     return values
 
@@ -447,7 +447,7 @@ _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path, version: str) -> int:
-    """Run the agent; gives the exit code."""
+    """Run the agent; returns the exit code."""
     from outrider.testing._simulator.model import ModelSource
     from outrider.testing._simulator.run import Run
 
@@ -470,8 +470,8 @@ async def play(invocation: Invocation, environment: Mapping[str, str], cwd: Path
         code = await run.main()
         tasks.cancel_scope.cancel()
     for error in getattr(script, "errors", ()):
-        told = "".join(traceback.format_exception_only(error)).rstrip()
-        streams.complain(f"The script: {told}")
+        problem = "".join(traceback.format_exception_only(error)).rstrip()
+        streams.complain(f"The script: {problem}")
     return code
 
 
@@ -497,7 +497,7 @@ class StandardStreams:
         self._input, self._output = sys.stdin.fileno(), sys.stdout.fileno()
         self._can_wait = not stat.S_ISREG(os.fstat(self._input).st_mode)
         self._waiting: queue.SimpleQueue[bytes | threading.Event] = queue.SimpleQueue()
-        # A thread: what reads may stop reading, and the program goes on all the same.
+        # A thread: what reads may stop reading, and the program continues all the same.
         threading.Thread(target=self._write_all, name="stdout", daemon=True).start()
 
     async def receive(self) -> bytes:

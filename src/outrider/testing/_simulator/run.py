@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def _open_session(run: Run) -> bool:
-    """Begin. False if there is no such session, which was said. Raises `StartFailed` for other mistakes."""
+    """Open the session. False, with a message, if it does not exist. Raises `StartFailed` otherwise."""
     found = run.invocation
     try:
         _begin(run)
@@ -127,7 +127,6 @@ class Run:
         self.title: str | None = None
         self.messages: list[JsonObject] = []
         """The main conversation, as the API gets it."""
-        self.last_uuid: str | None = None
         self.scripted_results: dict[str, str] = {}
         """Results of tools that the script gives, by the id of the call."""
         self.queue = PromptQueue()
@@ -150,7 +149,7 @@ class Run:
         self.subagents = Subagents(self)
         self.introspection: Introspection = Introspection(self)
         self.offered: Callable[[], list[ToolSpec]] = self.introspection.tools
-        """The tools that the model is told of."""
+        """The tools offered to the model."""
         self.requests: Requests = Requests(self)
         self.deferred: Deferred = Deferred(self)
         self.script_model = Model(self, source)
@@ -176,7 +175,7 @@ class Run:
     # The program's life.
 
     async def main(self) -> int:
-        """Run until stdin has ended and nothing goes on any more; gives the exit code."""
+        """Run until stdin has ended and nothing runs any more; returns the exit code."""
         async with anyio.create_task_group() as self.tasks:
             try:
                 if _open_session(self):
@@ -214,7 +213,7 @@ class Run:
                 await self._wake.wait()
 
     async def _wait_for_background(self) -> None:
-        """Wait for what goes on after the end of stdin."""
+        """Wait for what still runs after the end of stdin."""
         async with anyio.create_task_group() as tasks:
 
             async def watch() -> None:
@@ -248,7 +247,7 @@ class Run:
         self._settle()
 
     def _settle(self) -> None:
-        """Say that nothing goes on, if that is so. Commands in the background do not count."""
+        """Report the session as idle if nothing runs. Commands in the background do not count."""
         if self._turn is None and not len(self.queue) and not self._beside:
             self._release_results()
             self._set_state("idle")
@@ -317,8 +316,6 @@ class Run:
         if kind not in CONTROL_TYPES and kind not in _MADE_BY_PARTS:
             frame.setdefault("uuid", str(uuid4()))
             frame.setdefault("session_id", self.session_id)
-            if kind in ("assistant", "user") and frame.get("parent_tool_use_id") is None:
-                self.last_uuid = str(frame["uuid"])
         self.line.send(frame)
 
     def complain(self, line: str) -> None:
@@ -381,7 +378,7 @@ class Run:
     # Turns.
 
     def interrupt(self, *, cancel_queued: bool = False) -> JsonObject:
-        """End the turn that runs; gives the answer to `interrupt`."""
+        """End the turn that runs; returns the answer to `interrupt`."""
         if self._turn is not None:
             self._interrupt_turn("interrupt")
         elif not self._had_turn and len(self.queue):
@@ -456,7 +453,7 @@ class Run:
             self.say(frames.replay(text))
 
     def start_over(self) -> None:
-        """Go on with an empty conversation of another id."""
+        """Continue with an empty conversation under another id."""
         self.session_id = str(uuid4())
         self.transcript.restart(self.session_id)
         self.transcript_path = self.transcript.path

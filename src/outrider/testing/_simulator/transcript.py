@@ -1,4 +1,4 @@
-"""The sessions of the simulated agent on disk, written so that the program can go on with them."""
+"""The sessions of the simulated agent on disk, written so that the program can continue them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CHAINED: Final = frozenset(["user", "assistant", "attachment", "system", "progr
 
 
 def _read(path: Path) -> list[JsonObject]:
-    """The lines of a file; those that are no objects, as a run that was killed may leave, do not count."""
+    """The lines of a file; those that are not objects, as a run that was killed may leave, do not count."""
     lines: list[JsonObject] = []
     for raw in path.read_bytes().split(b"\n"):
         try:
@@ -81,7 +81,7 @@ def _deferred(lines: list[JsonObject], chain: list[JsonObject]) -> tuple[ToolCal
 
 
 def _messages(chain: list[JsonObject], deferred: ToolCall | None) -> list[JsonObject]:
-    """The conversation of a chain as the API takes it: users and models by turns.
+    """The conversation of a chain as the API takes it: user and model in alternation.
 
     Results of calls that run side by side are in one message. A call that has no result is left out,
     as it was cut off; the one that was deferred has yet to get it.
@@ -120,7 +120,7 @@ _NOT_RESUMABLE: Final = (
     "Error: --resume requires a valid session ID or session title when used with --print. "
     "Usage: claude -p --resume <session-id|title>"
 )
-# The program does not go on with the costs of a line that lacks one of these.
+# The program does not continue the costs of a line that lacks one of these.
 _NO_COSTS: Final[JsonObject] = {
     "totalCostUSD": 0,
     "totalAPIDuration": 0,
@@ -164,7 +164,7 @@ class Transcript:
 
     @property
     def path(self) -> Path:
-        """The session's file: that of the folder it was begun in."""
+        """The session's file, in the folder where the session began."""
         return self._path or self.path_of(self._session_id or self._run.session_id)
 
     def path_of(self, session_id: str) -> Path:
@@ -183,14 +183,14 @@ class Transcript:
         self._begin(session_id, self.path_of(session_id), None)
 
     def restart(self, session_id: str) -> None:
-        """Go on in a new file, as after `/clear`."""
+        """Continue in a new file, as after `/clear`."""
         self._begin(session_id, self.path_of(session_id), None)
         self.cost_so_far = 0.0
 
     def resume(
         self, id_or_name: str, at: str | None = None, fork_as: str | None = None
     ) -> tuple[str, list[JsonObject]]:
-        """Go on with a session: its id (the new one of a fork) and the API messages so far.
+        """Continue a session: its id (the new one of a fork) and the API messages so far.
 
         Raises `LookupError` with the program's text if there is none, or no message `at`.
         """
@@ -294,7 +294,7 @@ class Transcript:
         self._append({}, {**line, "timestamp": now()}, agent_id)
 
     def append_attachment(self, attachment: JsonObject, *, uuid: str) -> None:
-        """Write what stands beside the conversation: of a deferred call, what it takes to go on with it."""
+        """Write what stands beside the conversation: of a deferred call, what it takes to continue it."""
         line: JsonObject = {"attachment": attachment, "type": "attachment", "uuid": uuid}
         self._append({}, {**line, "timestamp": now()}, None)
 
@@ -374,7 +374,7 @@ class Transcript:
             finally:
                 os.close(number)
         except OSError:
-            # As the program: a session that cannot be kept goes on.
+            # As the program: a session that cannot be kept continues.
             return
         if self._run.invocation.session_mirror:
             self._unmirrored.setdefault(path, []).append(line)

@@ -74,7 +74,7 @@ class PipeStreams:
 
     def write(self, data: bytes) -> None:
         self._written.append(data)
-        # If the socket is full there is a byte already; if it is closed, nobody reads.
+        # If the socket is full there is a byte already; if it is closed, no one reads.
         with suppress(OSError):
             self._end.send(b"\n")
 
@@ -121,7 +121,7 @@ class _Life:
         self._cwd = Path(placed.cwd) if placed.cwd is not None else folders.folder
         env = dict(os.environ if placed.env is None else placed.env) | dict(setup.environment)
         chosen = env.get("CLAUDE_CONFIG_DIR")
-        # What a session inherits belongs to whoever runs the test: nothing is written there.
+        # An inherited folder belongs to the user who runs the test: nothing is written there.
         is_inherited = chosen is None or chosen == os.environ.get("CLAUDE_CONFIG_DIR")
         self._config = folders.config_dir if is_inherited else Path(str(chosen))
         self._env = {**env, "CLAUDE_CONFIG_DIR": str(self._config)}
@@ -156,14 +156,14 @@ class _Life:
         self._has_begun = True
         try:
             code = await self._run()
-        except Exception as error:  # noqa: BLE001 - shown to whoever uses the transport
+        except Exception as error:  # noqa: BLE001 - reported by the transport
             self.crash = error
             self.pipe.complain("The simulated agent itself failed, which is a mistake in Outrider:")
             self.pipe.complain("".join(traceback.format_exception(error)))
         finally:
             shutil.rmtree(self._private, ignore_errors=True)
             self.code = code
-            # Last: whoever sees the end of the connection finds the rest.
+            # Last: a reader that sees the end finds everything else done.
             self.pipe.close()
         return code
 
@@ -297,7 +297,7 @@ class Simulator(Asked, Transport):
 
     What goes wrong in the script fails the turn, and is raised at the end of a `with` block, and by `check`.
 
-    Raises `OptionsError` for a script that is none.
+    Raises `OptionsError` for an invalid script.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class Simulator(Asked, Transport):
         return self._folders.config_dir
 
     def release(self) -> None:
-        """Let all requests go on that `hang()` holds now."""
+        """Let all requests continue that `hang()` holds now."""
         self._source.hanging.release()
 
     def wait_for_hang(self, timeout: float = 30.0) -> None:
@@ -583,7 +583,7 @@ class Simulator(Asked, Transport):
 
 def _check_folder(folder: str, argv: tuple[str, ...]) -> None:
     """Raises what a session raises whose program cannot be started there."""
-    if not os.path.exists(folder):  # noqa: PTH110 - also for what is no path
+    if not os.path.exists(folder):  # noqa: PTH110 - also for what is not a path
         raise FolderNotFound(folder, argv=argv)
     if not os.path.isdir(folder):  # noqa: PTH112
         message = f"the working folder {folder!r} is not a folder"

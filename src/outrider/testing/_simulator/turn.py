@@ -75,7 +75,7 @@ class Prompt(msgspec.Struct, kw_only=True):
 
 
 class PromptQueue:
-    """Prompts in the order in which they will be taken up."""
+    """Prompts in the order in which they will run."""
 
     def __init__(self) -> None:
         self._waiting: list[Prompt] = []
@@ -125,7 +125,7 @@ class PromptQueue:
         return is_found
 
     def clear(self) -> list[str]:
-        """Take all back that have a uuid; gives these."""
+        """Take all back that have a uuid; returns these."""
         uuids = self.uuids
         self._waiting = [prompt for prompt in self._waiting if prompt.uuid is None]
         return uuids
@@ -153,7 +153,7 @@ class Turn:
         self.prompts = prompts
         self.content = _joined(prompts)
         self.uuids = [prompt.uuid for prompt in prompts if prompt.uuid is not None]
-        """Of its prompts, also those that it took up later."""
+        """The ids of its prompts, also of those that joined it later."""
         self.loop: ModelLoop | None = None
         self._scope = anyio.CancelScope()
         self._why: Literal["interrupt", "now"] | None = None
@@ -201,11 +201,11 @@ class Turn:
             self.show()
             self._keep()
             return self._local("")
-        run.hooks.prompt_id = str(uuid4())
         if (left := run.deferred.take_unavailable()) is not None:
             loop = self._begin_loop()
             if (ended := await loop.carry_out(left)) is not None:
                 return self._ended(loop, ended)
+        run.hooks.prompt_id = str(uuid4())
         verdict = await self._submit()
         self.begin()
         for frame in verdict.notices:
@@ -267,7 +267,7 @@ class Turn:
             self._run.say(frames.replay(self.content, uuid=uuid))
 
     def fold(self, prompts: list[Prompt]) -> None:
-        """Take up prompts that came while tools ran."""
+        """Add prompts that came while tools ran."""
         run = self._run
         for prompt in prompts:
             if run.invocation.replay_user_messages:
@@ -320,7 +320,7 @@ class Turn:
         return fields | ended.fields
 
     def _failed(self, loop: ModelLoop, error: ApiError) -> JsonObject:
-        """The message that the program writes in the place of the model, and what the result says."""
+        """The message that the program writes in place of the model, and what the result says."""
         run = self._run
         self.show()
         message = frames.synthetic(error.text, stop_reason=error.stop_reason)
@@ -383,7 +383,7 @@ class Turn:
         return {**ended, "result": text, **fields}
 
     async def _clear(self) -> JsonObject:
-        """Go on with an empty conversation of another id."""
+        """Continue with an empty conversation under another id."""
         run = self._run
         await run.hooks.fire("SessionEnd", {"reason": "clear"}, subject="clear")
         fresh = str(uuid4())
@@ -455,7 +455,7 @@ _CONTINUE: Final = "Continue from where you left off."
 
 
 class Deferred:
-    """The call that this run has to go on with, if there is one."""
+    """The call that this run has to continue, if there is one."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -471,12 +471,12 @@ class Deferred:
 
     @property
     def is_due(self) -> bool:
-        """Whether the session is to go on now."""
+        """Whether the session is to continue now."""
         has_waited = not self._run.invocation.await_initialize or self._run.initialize is not None
         return self._call is not None and has_waited
 
     def take(self) -> Turn | None:
-        """The turn in which it goes on; None if there is nothing to go on with, or not yet."""
+        """The turn in which it continues; None if there is nothing to continue, or not yet."""
         if not self.is_due or self._call is None:
             return None
         call, self._call = self._call, None
@@ -491,7 +491,7 @@ class Deferred:
         return call
 
     def note(self, call: ToolCall) -> None:
-        """A hook wants a call to be decided later: write down what it takes to go on."""
+        """A hook wants a call to be decided later: write down what it takes to continue."""
         run = self._run
         attachment: JsonObject = {
             "type": "hook_deferred_tool",
@@ -517,7 +517,7 @@ class _ContinuedTurn(Turn):
         self._is_available = is_available
 
     async def run(self) -> None:
-        """Carry out the call, and go on. Only here the prompt is named that the program writes itself."""
+        """Carry out the call, and continue. Its prompt is the program's own."""
         uuid = str(uuid4())
         self._run.say(frames.lifecycle(uuid, "started"))
         await super().run()

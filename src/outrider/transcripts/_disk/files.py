@@ -198,9 +198,9 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, file: SessionFile) -> Self:
-        """A file that is known, looked at anew. Raises `OSError`."""
-        told = file.path.stat()
-        return cls(told.st_mtime_ns, told.st_size, file.session_id, str(file.path.parent), file.path.name)
+        """A file that is known, looked at again. Raises `OSError`."""
+        status = file.path.stat()
+        return cls(status.st_mtime_ns, status.st_size, file.session_id, str(file.path.parent), file.path.name)
 
     @property
     def last_modified(self) -> datetime:
@@ -228,11 +228,11 @@ def sessions_in(folder: str | os.PathLike[str]) -> Iterator[Found]:
         if session_id is None:
             continue
         try:
-            told = entry.stat()
+            status = entry.stat()
         except OSError:
             continue
-        if told.st_size and stat.S_ISREG(told.st_mode):
-            yield Found(told.st_mtime_ns, told.st_size, session_id, place, entry.name)
+        if status.st_size and stat.S_ISREG(status.st_mode):
+            yield Found(status.st_mtime_ns, status.st_size, session_id, place, entry.name)
 
 
 def session_id_of(name: str) -> str | None:
@@ -242,7 +242,7 @@ def session_id_of(name: str) -> str | None:
 
 
 def open_file(path: str | os.PathLike[str], buffering: int = -1) -> BinaryIO:
-    """Open a file to read it; waits for nothing. Raises `OSError`, also for what is no regular file."""
+    """Open a file to read it; waits for nothing. Raises `OSError`, also for what is not a regular file."""
     number = os.open(path, _READING)
     try:
         if not stat.S_ISREG(os.fstat(number).st_mode):
@@ -283,7 +283,7 @@ def part_files(file: SessionFile, *, strict: bool = False) -> Iterator[tuple[str
 
 
 def _entries(folder: Path, *, strict: bool) -> tuple[list[str], list[str]]:
-    """The names of what is in a folder and is no folder itself, and of what is."""
+    """The names of what is in a folder and is not a folder itself, and of what is."""
     names: list[str] = []
     folders: list[str] = []
     try:

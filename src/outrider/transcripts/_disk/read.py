@@ -65,10 +65,10 @@ _TITLES: Final = {
     "summary": "summary",
     "tag": "tag",
 }
-"""Where the words are in lines that are no messages."""
+"""Where the words are in lines that are not messages."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ,.;:!?()\[\]{}_=+*#@~^|$%-]+")
-"""Characters that stand for themselves in JSON, but for those that somebody chose to escape."""
+"""Characters that stand for themselves in JSON, but for those that someone chose to escape."""
 
 _ESCAPE: Final = b"\\u"
 _OTHER_LETTERS: Final = tuple(letter.encode() for letter in "\u017f\u212a\u0131\u0130")
@@ -283,7 +283,7 @@ def load_bundle(file: SessionFile) -> Bundle:
         part = parts.setdefault(subpath, [])
         if path.name.endswith(METADATA):
             # Where the program puts it when it mirrors to a store.
-            part[:0] = [{**told, "type": "agent_metadata"} for told in _objects(path)[-1:]]
+            part[:0] = [{**metadata, "type": "agent_metadata"} for metadata in _objects(path)[-1:]]
         else:
             part += _bundled_entries(path)
     return Bundle(
@@ -322,7 +322,7 @@ _BUFFER: Final = 1 << 20
 
 
 class Disk:
-    """The sessions in a configuration folder of the agent's program; by default, that of this environment.
+    """The sessions in a configuration folder of Claude Code; by default, that of this environment.
 
     A folder that is not there, or may not be read, has no sessions. Methods that take the id of a session
     raise `OptionsError` if it can be none, `SessionNotFound` if there is no such session, and
@@ -359,16 +359,16 @@ class Disk:
         for folder in places:
             for name in (f"{session_id}.jsonl", f"{session_id.upper()}.jsonl"):
                 try:
-                    told = Path(folder, name).stat()
+                    status = Path(folder, name).stat()
                 except (FileNotFoundError, NotADirectoryError):
                     continue
                 except OSError as error:
                     refused = error
                     continue
-                if not (stat.S_ISREG(told.st_mode) and told.st_size):
+                if not (stat.S_ISREG(status.st_mode) and status.st_size):
                     continue
-                if best is None or told.st_mtime_ns > best.mtime_ns:
-                    best = Found(told.st_mtime_ns, told.st_size, session_id, folder, name)
+                if best is None or status.st_mtime_ns > best.mtime_ns:
+                    best = Found(status.st_mtime_ns, status.st_size, session_id, folder, name)
         if best is not None:
             return best.file
         if refused is not None:

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _CLOSED_IN_CHILDREN: Final = getattr(os, "O_CLOEXEC", 0)
 _NOWHERE_ELSE: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A link would lead to a file that is no session's, and a pipe would be waited for."""
+"""A link would lead to a file that is not a session's, and a pipe would be waited for."""
 _FLAGS: Final = _BINARY | _CLOSED_IN_CHILDREN | _NOWHERE_ELSE
 _ATTEMPTS: Final = 3
 """How often a line is written that came to stand after half of another."""
 _LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.002
-"""For a line to be there as a whole that somebody else is writing."""
+"""For a line to be there as a whole that someone else is writing."""
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 """What a file system says that has no hard links."""
 _IN_ONE_WRITE: Final = 1 << 20
@@ -45,7 +45,7 @@ _IN_ONE_WRITE: Final = 1 << 20
 def append(file: SessionFile, entries: Sequence[JsonObject]) -> None:
     """Add entries to the end of a session, each a whole line; other writers' lines stay whole as well.
 
-    Raises `SessionNotFound` if the file is not there (any more): it is not made anew. Raises
+    Raises `SessionNotFound` if the file is not there (any more): it is not made again. Raises
     `TranscriptError` if it cannot be written to.
     """
     data = b"".join(_line(entry) for entry in entries)
@@ -115,7 +115,7 @@ def delete(file: SessionFile) -> None:
 
 
 def put(config: Path, bundle: Bundle, project_key: str) -> Path:
-    """Write a new session; it is there at once and whole, or not at all. Gives the path of its file.
+    """Write a new session; it is there at once and whole, or not at all. Returns the path of its file.
 
     Raises `SessionExists` if there is one of this id in the project, which is left as it is, `OptionsError`
     if a name in it would lead elsewhere, and `TranscriptError` if it cannot be written.
@@ -165,7 +165,7 @@ def put(config: Path, bundle: Bundle, project_key: str) -> Path:
 
 
 def _append_once(number: int, path: Path, data: bytes) -> bool:
-    """Add lines at the end, in one call; False if half a line of somebody else came between."""
+    """Add lines at the end, in one call; False if half a line of someone else came between."""
     if not _ends_whole(number):
         # What a run left that was killed.
         data = b"\n" + data
@@ -197,7 +197,7 @@ def _byte_at(number: int, place: int) -> bytes:
 def _blank(path: Path, start: int, size: int) -> None:
     """Blank out a line that was only partly written: the next writer would continue it.
 
-    Not cut off, as somebody may have written after it. To write over what is there takes no room.
+    Not cut off, as someone may have written after it. To write over what is there takes no room.
     """
     if not size:
         return
@@ -253,7 +253,7 @@ def _link(temporary: Path, path: Path) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Take the name first: a file with nothing in it is no session to anybody.
+        # Take the name first: a file with nothing in it is not a session to anyone.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600))
         temporary.replace(path)
 

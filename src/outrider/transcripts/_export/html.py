@@ -1,7 +1,6 @@
 """Exports a session as an HTML page that loads nothing and runs nothing.
 
-What the agent wrote is rendered as Markdown by `markdown-it`, without its HTML, links and pictures; all else
-is escaped.
+What the agent wrote is rendered as Markdown by `markup`; all else is escaped.
 """
 
 from __future__ import annotations
@@ -13,13 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from outrider.errors import OptionsError
 from outrider.transcripts._entries import fields_of
+from outrider.transcripts._export.markup import highlighted, is_installed, rendered
 from outrider.transcripts._export.turns import Call, Picture, Text, Thought
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_core import StateCore
 
     from outrider.transcripts._export.turns import Agent, Note, Piece, Transcript, Turn
 
@@ -81,12 +78,6 @@ color:var(--soft)}
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """Whatever gets past the rest, a browser loads nothing from elsewhere and runs no script."""
 
-_LOWER: Final = {f"h{level}": f"h{min(level + 2, 6)}" for level in range(1, 7)}
-"""Headings of the agent are below those of the page."""
-_MOST_RENDERED: Final = 200_000
-_MOST_COLORED: Final = 50_000
-"""How long a text and a piece of code may be. Beyond that they are shown as they are."""
-
 _SHOWN_INPUTS: Final = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")
 """Fields of a tool's input that say in a line what the call is about, the best first."""
 _LONGEST_SUMMARY: Final = 120
@@ -95,13 +86,10 @@ _WRITE_MARKDOWN: Final = ("Agent", "Summary")
 
 def html(transcript: Transcript) -> str:
     """The session as a page. Raises `OptionsError` without the packages that render it."""
-    try:
-        _markdown()
-        colors = _colors()
-    except ImportError as error:
+    if not is_installed():
         raise OptionsError(
             "A page needs packages that are not installed", hint="Run: pip install 'outrider[export]'"
-        ) from error
+        )
     title = escape(transcript.title)
     head = (
         "<!doctype html>",
@@ -111,7 +99,7 @@ def html(transcript: Transcript) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>",
-        f"<style>{_STYLE}{colors}</style></head>",
+        f"<style>{_STYLE}{_colors()}</style></head>",
         "<body>",
     )
     return "\n".join((*head, *_article(transcript), "</body>", "</html>", ""))
@@ -154,8 +142,8 @@ def _cost(turn: Turn) -> str:
 
 def _piece_elements(piece: Piece, shown: set[int], *, is_markdown: bool) -> Iterator[str]:
     if isinstance(piece, Text):
-        if is_markdown and len(piece.text) <= _MOST_RENDERED:
-            yield f'<div class="words">{_markdown().render(piece.text)}</div>'
+        if is_markdown and (words := rendered(piece.text)) is not None:
+            yield f'<div class="words">{words}</div>'
         else:
             yield f'<div class="text">{escape(piece.text.strip())}</div>'
     elif isinstance(piece, Thought):
@@ -173,7 +161,7 @@ def _call_elements(call: Call, shown: set[int]) -> Iterator[str]:
     about = f"<span>{escape(_about(call))}</span>"
     yield f'<details class="{kind}"><summary><b>{escape(call.name)}</b>{took}{about}'
     yield '</summary><div><p class="label">Input</p>'
-    yield f"<pre><code>{_highlighted(call.given, 'json')}</code></pre>"
+    yield f"<pre><code>{highlighted(call.given, 'json')}</code></pre>"
     if call.agent is not None and id(call.agent) not in shown:
         yield from _agent_elements(call.agent, shown)
     if call.result is None:
@@ -201,37 +189,6 @@ def _aside_element(piece: Note | Picture) -> str:
     if isinstance(piece, Picture):
         return f'<img alt="" src="data:{escape(piece.media_type)};base64,{escape(piece.data)}">'
     return f'<p class="note">{escape(piece.text)}</p>'
-
-
-@cache
-def _markdown() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    made = MarkdownIt("commonmark", {"html": False, "highlight": _highlighted})
-    made.enable(["table", "strikethrough"])
-    # A link may say another address than it leads to, and a picture tells its server who reads this.
-    made.disable(["link", "image", "autolink", "reference"])
-
-    def lower(state: StateCore) -> None:
-        for token in state.tokens:
-            token.tag = _LOWER.get(token.tag, token.tag)
-
-    made.core.ruler.push("lower", lower)
-    return made
-
-
-def _highlighted(code: str, language: str, _: str = "") -> str:
-    """Code as HTML, colored if its language is known."""
-    # It has no types.
-    lexers, util = import_module("pygments.lexers"), import_module("pygments.util")
-    try:
-        lexer = lexers.get_lexer_by_name(language.strip(), stripnl=False)
-    except util.ClassNotFound:
-        lexer = None
-    if lexer is None or len(code) > _MOST_COLORED:
-        return escape(code)
-    formatter = import_module("pygments.formatters").HtmlFormatter(nowrap=True)
-    return str(import_module("pygments").highlight(code, lexer, formatter))
 
 
 @cache

@@ -99,7 +99,7 @@ def _quoted(text: str, level: int) -> str:
 
 
 def _contained(text: str, level: int) -> str:
-    """Markdown of somebody else: its headings below ours, its code closed where it ends, nothing live in it.
+    """Markdown of someone else: its headings below ours, its code closed where it ends, nothing live in it.
 
     Code in fences is put into the first column, whatever it stood in: only there is it sure where it ends.
     """

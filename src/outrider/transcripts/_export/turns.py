@@ -20,7 +20,7 @@ from outrider.transcripts._describe import title_of
 from outrider.transcripts._entries import fields_of, to_entry, to_line, to_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from outrider.transcripts._values import Bundle
@@ -32,7 +32,7 @@ _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _COST_ENTRY: Final = "cost-state"
 """Has what the session has cost so far; the program writes one when it ends."""
 
-_FROM_PROGRAM: Final = (
+FROM_PROGRAM: Final = (
     "<task-notification>",
     "<local-command-stdout>",
     "<command-name>",
@@ -142,24 +142,24 @@ class _Reading:
         return plain(DEFAULT.mask(text) if self._redact else text)
 
     def agent(self, subpath: str, part: list[JsonObject]) -> Agent:
-        told: JsonObject = {}
+        metadata: JsonObject = {}
         for entry in part:
             if entry.get("type") == "agent_metadata":
-                told = entry
+                metadata = entry
         return Agent(
             id=self.mask(subpath.rpartition("/")[2].removeprefix("agent-")),
-            description=self.mask(_text(told.get("description"))),
-            kind=self.mask(_text(told.get("agentType"))),
+            description=self.mask(_text(metadata.get("description"))),
+            kind=self.mask(_text(metadata.get("agentType"))),
             turns=self.turns(part, agent=True),
         )
 
     def turns(self, entries: list[JsonObject], *, agent: bool = False) -> list[Turn]:
         made: list[Turn] = []
-        told = (to_entry(entry) for entry in entries)
+        known = (to_entry(entry) for entry in entries)
         costs = _costs(entries)
         asked: datetime | None = None
         counted: set[str] = set()
-        for entry in conversation(told, history="full", agent=agent):
+        for entry in conversation(known, history="full", agent=agent):
             raw = entry.raw
             when = to_time(raw.get("timestamp"))
             role, pieces = self._said(raw, when)
@@ -194,7 +194,7 @@ class _Reading:
         if blocks and all(block.get("type") == "tool_result" for block in blocks):
             return "Result", pieces
         first = pieces[0].text.lstrip() if pieces and isinstance(pieces[0], Text) else ""
-        return "Program" if first.startswith(_FROM_PROGRAM) else "User", pieces
+        return "Program" if first.startswith(FROM_PROGRAM) else "User", pieces
 
     def _block(self, block: JsonObject, when: datetime | None) -> Iterator[Piece]:
         kind = _text(block.get("type"))
@@ -367,15 +367,45 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
     return markdown(transcript)
 
 
+class JsonExport:
+    """A session as JSON, piece by piece: the main transcript, and then its parts. One entry is on each line:
+    two exports can be compared."""
+
+    def __init__(self, session_id: str, project: str, *, redact: bool) -> None:
+        self._redact = redact
+        head = {"format": FORMAT, "version": VERSION, "session_id": session_id, "project": project}
+        self._pieces = ["{\n", *(f"{to_line(name)}: {to_line(value)},\n" for name, value in head.items())]
+        self._pieces.append('"entries": [')
+        self._is_empty = True
+        self._parts = 0
+
+    def add(self, entries: Iterable[JsonObject]) -> None:
+        """More of the transcript."""
+        for entry in entries:
+            line = to_line(DEFAULT.mask_json(entry) if self._redact else entry)
+            self._pieces.append(("\n" if self._is_empty else ",\n") + line)
+            self._is_empty = False
+
+    def begin_part(self, subpath: str) -> None:
+        """What is added from now on is of that part."""
+        self._end()
+        before = ",\n" if self._parts else ',\n"parts": {'
+        self._pieces.append(f"{before}{to_line(subpath)}: [")
+        self._is_empty, self._parts = True, self._parts + 1
+
+    def text(self) -> str:
+        self._end()
+        self._pieces.append("}\n}\n" if self._parts else ',\n"parts": {}\n}\n')
+        return "".join(map(escaped_json, self._pieces))
+
+    def _end(self) -> None:
+        self._pieces.append("]" if self._is_empty else "\n]")
+
+
 def _json(bundle: Bundle, *, redact: bool) -> str:
-    """One entry on each line: two exports can be compared."""
-
-    def lines(entries: list[JsonObject]) -> str:
-        made = [to_line(DEFAULT.mask_json(entry) if redact else entry) for entry in entries]
-        return "[\n" + ",\n".join(made) + "\n]" if made else "[]"
-
-    parts = ",\n".join(f"{to_line(subpath)}: {lines(part)}" for subpath, part in bundle.parts.items())
-    head = {"format": FORMAT, "version": VERSION, "session_id": bundle.session_id, "project": bundle.project}
-    fields = [f"{to_line(name)}: {to_line(value)}" for name, value in head.items()]
-    fields += [f'"entries": {lines(bundle.entries)}', f'"parts": {{{parts}}}']
-    return escaped_json("{\n" + ",\n".join(fields) + "\n}\n")
+    export = JsonExport(bundle.session_id, bundle.project, redact=redact)
+    export.add(bundle.entries)
+    for subpath, part in bundle.parts.items():
+        export.begin_part(subpath)
+        export.add(part)
+    return export.text()

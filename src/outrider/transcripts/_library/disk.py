@@ -37,7 +37,7 @@ _PULL_SECONDS: Final = 0.1
 
 
 class BlockingSessions(Disk):
-    """What the agent's program keeps on this machine, in the folder that it would use.
+    """What Claude Code keeps on this machine, in the folder that it would use.
 
     Each call blocks, and may be made in any thread. Errors are those of `Sessions`. Facts of a session are
     what a store's summary would say of it (`fold_session_summary`).
@@ -63,10 +63,10 @@ class BlockingSessions(Disk):
         path = agent_files(self.find(session_id, project))[agent]
         try:
             with open_file(path.with_suffix(METADATA)) as stream:
-                told = fields_of(read_json(stream.read().decode()))
+                metadata = fields_of(read_json(stream.read().decode()))
         except (OSError, ValueError):
-            told = {}
-        return messages, told
+            metadata = {}
+        return messages, metadata
 
     def note(self, session_id: str, entry: JsonObject, project: StrPath | None = None) -> None:
         """Add an entry about a session, such as its title."""

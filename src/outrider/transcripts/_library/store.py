@@ -9,8 +9,9 @@ import hashlib
 import logging
 import os
 import socket
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid5
 
@@ -26,7 +27,7 @@ from outrider.errors import (
     TranscriptError,
     UsageError,
 )
-from outrider.transcripts._chain import conversation
+from outrider.transcripts._chain import conversation, is_chained, last_messages
 from outrider.transcripts._copies import agents_in, left_of, says_archived
 from outrider.transcripts._describe import (
     archive_entry,
@@ -38,11 +39,19 @@ from outrider.transcripts._describe import (
 from outrider.transcripts._disk.files import check_subpath, project_key, worktrees
 from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import to_entry, to_line, to_time
-from outrider.transcripts._values import Bundle, SearchHit, StoredSession
+from outrider.transcripts._export.turns import JsonExport
+from outrider.transcripts._values import Bundle, SearchHit, StoredSession, in_utc
 from outrider.transcripts.stores._blocking import StoreCalls, to_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        Awaitable,
+        Callable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from outrider.transcripts._entries import TranscriptEntry
     from outrider.transcripts._values import MessageRange, SessionQuery, StrPath
@@ -76,12 +85,18 @@ class Row(msgspec.Struct, frozen=True):
         return from_milliseconds(self.mtime)
 
 
-async def listed(store: StoreCalls, projects: Sequence[str], query: SessionQuery) -> list[StoredSession]:
-    """The sessions of these projects that are asked for, newest first.
+async def listed(
+    store: StoreCalls, projects: Sequence[str] | None, query: SessionQuery
+) -> list[StoredSession]:
+    """The sessions of these projects, or of all, that are asked for, newest first.
 
     One that cannot be loaded is listed with what is known of it. Raises `OptionsError` if the store cannot
     list.
     """
+    if query.limit is not None and store.offers("list_latest_sessions"):
+        return await _listed_latest(store, projects, query, query.offset + query.limit)
+    if projects is None:
+        projects = await store.list_projects()
     newest: dict[str, Row] = {}
     for project in projects:
         for row in await rows_of(store, project):
@@ -96,6 +111,49 @@ async def listed(store: StoreCalls, projects: Sequence[str], query: SessionQuery
         described = await store.each(lambda row: describe(store, row), some)
         found += [info for info in described if info is not None and query.matches(info)]
     return query.page(found)
+
+
+async def _listed_latest(
+    store: StoreCalls, projects: Sequence[str] | None, query: SessionQuery, wanted: int
+) -> list[StoredSession]:
+    """The same with as few summaries as will do."""
+    found: list[StoredSession] = []
+    seen: set[str] = set()
+    async with aclosing(latest_rows(store, projects, max(1, wanted))) as rows:
+        async for row in rows:
+            if row.session_id not in seen:
+                seen.add(row.session_id)
+                info = await describe(store, row) if query.is_in_time(row.last_modified) else None
+                if info is not None and query.matches(info):
+                    found.append(info)
+            is_too_old = query.since is not None and row.last_modified < in_utc(query.since)
+            if len(found) >= wanted or is_too_old:
+                break
+    return query.page(found)
+
+
+async def latest_rows(
+    store: StoreCalls, projects: Sequence[str] | None, count: int
+) -> AsyncGenerator[Row, None]:
+    """The sessions of these projects, or of all, newest first: first so many, and then more. The store has to
+    offer `list_latest_sessions`."""
+    given: set[tuple[str, str]] = set()
+    is_all = False
+    while not is_all:
+        asked = [None] if projects is None else projects
+        pages = await store.each(lambda project: store.list_latest_sessions(project, count), asked)  # noqa: B023 - awaited within the turn of the loop
+        is_all = all(len(page) < count for page in pages)
+        rows = [
+            Row(one["project_key"], one["session_id"], one["mtime"], one["data"], True)
+            for page in pages
+            for one in page
+        ]
+        # Behind those, another project may have some that are newer.
+        for row in sorted(rows, key=lambda row: (-row.mtime, row.session_id))[: None if is_all else count]:
+            if (key := (row.project, row.session_id)) not in given:
+                given.add(key)
+                yield row
+        count *= 4
 
 
 async def rows_of(store: StoreCalls, project: str) -> list[Row]:
@@ -188,7 +246,7 @@ async def put(store: StoreCalls, bundle: Bundle, *, resume: bool) -> None:
 
 
 async def _take_back(store: StoreCalls, project: str, session_id: str) -> None:
-    """Remove half of a session that nobody will finish; where that fails, it stays."""
+    """Remove half of a session that no one will finish; where that fails, it stays."""
     if store.offers("delete"):
         with anyio.move_on_after(_RELEASE_SECONDS, shield=True), suppress(OutriderError):
             await store.delete(to_key(project, session_id))
@@ -241,32 +299,41 @@ class StoreSearch:
             self._to_do = (await self._sessions.list(self._query))[::-1]
         while self._to_do and self._left != 0:
             info = self._to_do.pop()
+            found: list[SearchHit] = []
             try:
-                bundle = await self._sessions.load_at(info.project, info.id)
+                await self._search_in(info, found)
             except TranscriptError as error:
                 # As on disk: one that cannot be read, or was deleted meanwhile, does not end the search.
                 log.warning("the session %s could not be searched: %s", info.id, error)
                 continue
-            found = await run_sync(lambda: list(self._in(info, bundle)), abandon_on_cancel=True)  # noqa: B023 - awaited within the turn of the loop
             if self._left is not None:
-                found = found[: self._left]
                 self._left -= len(found)
             if found:
                 return found
         return None
 
+    async def _search_in(self, info: StoredSession, found: list[SearchHit]) -> None:
+        subpaths = await self._sessions.subpaths(info.project, info.id) if self._search.with_agents else []
+        for subpath in (None, *subpaths):
+            agent, number = None if subpath is None else _agent_of(subpath), 0
+            async with aclosing(self._sessions.pages(info.project, info.id, subpath)) as pages:
+                async for page in pages:
+                    found += await run_sync(
+                        lambda: list(self._in_entries(info, page, agent, number)),  # noqa: B023 - awaited within the turn of the loop
+                        abandon_on_cancel=True,
+                    )
+                    number += len(page)
+                    if self._left is not None and len(found) >= self._left:
+                        del found[self._left :]
+                        return
+
     def stop(self) -> None:
         self._to_do = []
 
-    def _in(self, info: StoredSession, bundle: Bundle) -> Iterator[SearchHit]:
-        yield from self._in_entries(info, bundle.entries, None)
-        for subpath, part in bundle.parts.items() if self._search.with_agents else ():
-            yield from self._in_entries(info, part, _agent_of(subpath))
-
     def _in_entries(
-        self, info: StoredSession, entries: list[JsonObject], agent: str | None
+        self, info: StoredSession, entries: list[JsonObject], agent: str | None, before: int
     ) -> Iterator[SearchHit]:
-        for number, data in enumerate(entries, 1):
+        for number, data in enumerate(entries, before + 1):
             entry = to_entry(data)
             if (excerpt := self._search.excerpt(entry)) is not None:
                 yield SearchHit(
@@ -292,13 +359,18 @@ class StoreLibrary:
 
     async def info(self, session_id: str, project: StrPath | None) -> StoredSession:
         key = await self._find(session_id, project)
-        if self._store.offers("list_sessions") or self._store.offers("list_session_summaries"):
+        if self._store.offers("get_session_summary"):
+            if (summary := await self._store.get_session_summary(key, session_id)) is not None:
+                row = Row(key, session_id, summary["mtime"], summary["data"], True)
+                if (info := await describe(self._store, row)) is not None:
+                    return info
+        elif self._store.offers("list_sessions") or self._store.offers("list_session_summaries"):
             for row in await rows_of(self._store, key):
                 if row.session_id == session_id and (info := await describe(self._store, row)) is not None:
                     return info
         entries = await self._load(key, session_id)
-        told = [time for entry in reversed(entries) if (time := to_time(entry.get("timestamp"))) is not None]
-        last = told[0] if told else datetime.fromtimestamp(0, UTC)
+        times = [time for entry in reversed(entries) if (time := to_time(entry.get("timestamp"))) is not None]
+        last = times[0] if times else datetime.fromtimestamp(0, UTC)
         info = describe_entries(
             entries, session_id=session_id, project=key, last_modified=last, in_lists=False
         )
@@ -307,25 +379,57 @@ class StoreLibrary:
 
     async def read(self, session_id: str, project: StrPath | None, wanted: MessageRange) -> _Entries:
         key = await self._find(session_id, project)
-        if wanted.agent is None:
-            entries = await self._load(key, session_id)
-        else:
-            entries = await self._load_agent(key, session_id, wanted.agent)
+        is_agent = wanted.agent is not None
+        subpath = None if wanted.agent is None else await self._agent_path(key, session_id, wanted.agent)
+        known: _Entries = []
+        looked_at = 0
+        async with aclosing(self.pages(key, session_id, subpath, backwards=True)) as pages:
+            async for page in pages:
+                known[:0] = await run_sync(_chained, page, abandon_on_cancel=True)
+                # Each look costs as much as all that is known.
+                if wanted.last is not None and len(known) >= 2 * looked_at:
+                    looked_at = len(known)
+                    last = partial(last_messages, history=wanted.history, agent=is_agent)
+                    found = await run_sync(last, known, wanted.last, abandon_on_cancel=True)
+                    if found is not None:
+                        return found
+        whole = partial(conversation, history=wanted.history, agent=is_agent)
+        return wanted.cut(await run_sync(whole, known, abandon_on_cancel=True))
 
-        def chained() -> _Entries:
-            read = (to_entry(entry) for entry in entries)
-            is_agent = wanted.agent is not None
-            return wanted.cut(conversation(read, history=wanted.history, agent=is_agent))
-
-        return await run_sync(chained, abandon_on_cancel=True)
+    async def pages(
+        self, key: str, session_id: str, subpath: str | None = None, *, backwards: bool = False
+    ) -> AsyncGenerator[_Objects, None]:
+        """The entries of a transcript, piece by piece. Raises `SessionNotFound` if the session has none."""
+        is_there = False
+        store_key = to_key(key, session_id, subpath)
+        async with aclosing(self._store.pages(store_key, backwards=backwards)) as pages:
+            async for page in pages:
+                is_there = True
+                yield page
+        if not is_there and subpath is None:
+            raise SessionNotFound(session_id, searched=[key])
 
     async def agents(self, session_id: str, project: StrPath | None) -> _Names:
         key = await self._find(session_id, project)
-        parts = await self._subpaths(key, session_id)
+        parts = await self.subpaths(key, session_id)
         return sorted(_agent_of(part) for part in parts if part.startswith(_AGENTS))
 
     def search(self, search: Search, query: SessionQuery, limit: int | None) -> StoreSearch:
         return StoreSearch(self, search, query, limit)
+
+    async def export_json(self, session_id: str, project: StrPath | None, *, redact: bool) -> str:
+        """As `exported` does it, without all of it in memory as objects."""
+        key = await self._find(session_id, project)
+        export = JsonExport(session_id, key, redact=redact)
+        for subpath in (None, *await self.subpaths(key, session_id)):
+            is_begun = subpath is None
+            async with aclosing(self.pages(key, session_id, subpath)) as pages:
+                async for page in pages:
+                    if not is_begun and subpath is not None:
+                        export.begin_part(subpath)
+                        is_begun = True
+                    await run_sync(export.add, page, abandon_on_cancel=True)
+        return await run_sync(export.text, abandon_on_cancel=True)
 
     async def load(self, session_id: str, project: StrPath | None) -> Bundle:
         return await self.load_at(await self._find(session_id, project), session_id)
@@ -333,7 +437,7 @@ class StoreLibrary:
     async def load_at(self, key: str, session_id: str) -> Bundle:
         """All of a session whose project is known by its key."""
         entries = await self._load(key, session_id)
-        subpaths = await self._subpaths(key, session_id, entries)
+        subpaths = await self.subpaths(key, session_id, entries)
         parts = await self._store.each(lambda part: self._store.load(to_key(key, session_id, part)), subpaths)
         return Bundle(
             session_id=session_id,
@@ -370,15 +474,15 @@ class StoreLibrary:
 
     # Finding
 
-    async def _projects(self, query: SessionQuery) -> _Names:
+    async def _projects(self, query: SessionQuery) -> _Names | None:
         if query.project is not None:
             others = await _other_worktrees(query.project) if query.worktrees else []
             return sorted({project_key(query.project), *others})
-        if not self._store.offers("list_projects"):
+        if not (self._store.offers("list_projects") or self._store.offers("list_latest_sessions")):
             raise OptionsError(
                 f"the store {self._store.name} cannot tell which projects there are", hint="Give project=."
             )
-        return await self._store.list_projects()
+        return None
 
     async def _find(self, session_id: str, project: StrPath | None, *, strict: bool = False) -> str:
         """The key of the project that a session is in; with `strict` there may be one only."""
@@ -426,11 +530,11 @@ class StoreLibrary:
             raise SessionNotFound(session_id, searched=[key])
         return entries
 
-    async def _load_agent(self, key: str, session_id: str, agent: str) -> _Objects:
-        parts = await self._subpaths(key, session_id)
+    async def _agent_path(self, key: str, session_id: str, agent: str) -> str:
+        parts = await self.subpaths(key, session_id)
         for part in parts:
             if part.startswith(_AGENTS) and _agent_of(part) == agent:
-                return await self._store.load(to_key(key, session_id, part))
+                return part
         known = ", ".join(sorted(map(_agent_of, parts))) or "it has none"
         raise TranscriptError(
             f"the session has no subagent {agent!r}",
@@ -438,12 +542,12 @@ class StoreLibrary:
             session_id=session_id,
         )
 
-    async def _subpaths(self, key: str, session_id: str, entries: _Objects | None = None) -> _Names:
+    async def subpaths(self, key: str, session_id: str, entries: _Objects | None = None) -> _Names:
         if self._store.offers("list_subkeys"):
             return sorted(await self._store.list_subkeys(to_key(key, session_id)))
         # What can be known without: those whose results are in the transcript.
-        told = entries if entries is not None else await self._load(key, session_id)
-        parts = [f"{_AGENTS}agent-{agent}" for agent in sorted(agents_in(told))]
+        known = entries if entries is not None else await self._load(key, session_id)
+        parts = [f"{_AGENTS}agent-{agent}" for agent in sorted(agents_in(known))]
         loaded = await self._store.each(lambda part: self._store.load(to_key(key, session_id, part)), parts)
         return [part for part, found in zip(parts, loaded, strict=True) if found]
 
@@ -452,6 +556,10 @@ async def newest_project(store: StoreCalls, session_id: str, projects: _Names) -
     """Of several projects that have a session, the one that wrote to it last."""
     times: dict[str, float] = {}
     for project in sorted(projects):
+        if store.offers("get_session_summary"):
+            summary = await store.get_session_summary(project, session_id)
+            times[project] = 0 if summary is None else summary["mtime"]
+            continue
         listed = await store.list_sessions(project)
         times[project] = max((one["mtime"] for one in listed if one["session_id"] == session_id), default=0)
     return max(times, key=lambda project: times[project])
@@ -461,6 +569,10 @@ async def _other_worktrees(project: StrPath) -> list[str]:
     """The keys of the projects that are other worktrees of the same repository."""
     folders = await run_sync(worktrees, project, abandon_on_cancel=True)
     return sorted({project_key(folder) for folder in folders} - {project_key(project)})
+
+
+def _chained(entries: _Objects) -> _Entries:
+    return [entry for one in entries if is_chained(entry := to_entry(one))]
 
 
 def _agent_of(subpath: str) -> str:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NotRequired, Protocol,
 import msgspec
 
 from outrider.errors import StoreError, UsageError
-from outrider.transcripts._describe import fold_session_summary
-from outrider.transcripts._entries import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,6 +65,12 @@ class SessionSummaryEntry(TypedDict):
     """Any JSON object; the SDK makes and reads it."""
 
 
+class LatestSessionEntry(SessionSummaryEntry):
+    """One of the sessions that were written to last."""
+
+    project_key: str
+
+
 class SessionStore(Protocol):
     """Stores transcripts. Subclass it and implement `append` and `load`; the other methods are optional.
 
@@ -110,6 +114,19 @@ class SessionStore(Protocol):
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         """Return the subpaths of a session, in any order. Optional."""
         return _refuse("list_subkeys")
+
+    async def get_session_summary(self, key: SessionListSubkeysKey) -> SessionSummaryEntry | None:
+        """Return the summary of one session, up to date, or None if there is no such session. Optional."""
+        _refuse("get_session_summary")
+        return None
+
+    async def list_latest_sessions(self, project_key: str | None, limit: int) -> list[LatestSessionEntry]:
+        """Return the summaries of the sessions that were written to last, up to date and the latest first:
+        `limit` of them, or all if there are fewer. None: of all projects. Optional.
+
+        Without it, lists with a limit read the summaries of all sessions.
+        """
+        return _refuse("list_latest_sessions")
 
     async def append_batch(self, key: SessionKey, entries: list[SessionStoreEntry], batch: str) -> None:
         """As `append`, but do nothing if a batch with this id was appended to this transcript before, whether
@@ -164,7 +181,24 @@ def offers(store: object, method: str) -> bool:
     own = getattr(type(store), method, None)
     if own is None and method in _PASSED_ON:
         own = getattr(store, method, None)
-    return callable(own) and own is not getattr(SessionStore, method)
+    if not callable(own) or own is getattr(SessionStore, method):
+        return False
+    return method not in _FASTER or not _is_overruled(store, method)
+
+
+_FASTER: Final = frozenset(("get_session_summary", "list_latest_sessions"))
+"""Methods that say what these say, too."""
+_SLOWER: Final = ("list_sessions", "list_session_summaries")
+
+
+def _is_overruled(store: object, method: str) -> bool:
+    """Whether a class that inherits the faster method has a slower one of its own, which may say less."""
+    for names in (getattr(store, "__dict__", {}), *map(vars, type(store).__mro__)):
+        if method in names:
+            return False
+        if any(slower in names for slower in _SLOWER):
+            return True
+    return False
 
 
 RESERVED: Final = "\0"
@@ -246,6 +280,9 @@ def fold_summary(place: Place, known: bytes | str | None, lines: Sequence[Line])
     if known is not None:
         data = cast("dict[str, object]", decode(known))
         previous = {"session_id": place.session, "mtime": 0, "data": data}
+    # Here, as in `encode`: programs for the reference load this module for the type of an option.
+    from outrider.transcripts._describe import fold_session_summary
+
     return encode(fold_session_summary(previous, place.key, [line.entry for line in lines])["data"])
 
 
@@ -254,6 +291,8 @@ def encode(value: object) -> bytes:
 
     Raises `UsageError` if it is not JSON.
     """
+    from outrider.transcripts._entries import to_json
+
     try:
         return to_json(value).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -347,12 +386,12 @@ class LeaseTime(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, seconds: float) -> LeaseTime:
         """That of a lease that begins now."""
-        return cls(time.time() + seconds, seconds, _boot(), up() + seconds)
+        return cls(time.time() + seconds, seconds, boot(), up() + seconds)
 
     @property
     def left(self) -> float:
         """The seconds that it runs for; below zero if it has run out."""
-        if self.boot and self.boot == _boot():
+        if self.boot and self.boot == boot():
             return self.ends_up - up()
         left = self.ends - time.time()
         # Leases are not that long: the clock was set back since. The holder renews it soon.
@@ -360,7 +399,8 @@ class LeaseTime(msgspec.Struct, frozen=True):
 
 
 @cache
-def _boot() -> str:
+def boot() -> str:
+    """A name for the time from the start of this machine to its end; empty if it has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip() if hasattr(time, "CLOCK_BOOTTIME") else ""
     except (OSError, ValueError):

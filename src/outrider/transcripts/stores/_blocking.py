@@ -5,16 +5,15 @@ Failures come as `StoreError`. Where anything is kept, the stores that derive fr
 
 from __future__ import annotations
 
-import os
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Hashable
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypedDict, TypeVar, cast
 from uuid import uuid4
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakValueDictionary
 
 import anyio
 import msgspec
@@ -32,13 +31,15 @@ from outrider.errors import (
 )
 from outrider.transcripts._entries import deep_copy
 from outrider.transcripts.stores._base import RESERVED, Lease, Line, Place, SessionStore, offers
+from outrider.transcripts.stores._shared import tell_of_forks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
     from outrider.transcripts.stores._base import (
+        LatestSessionEntry,
         SessionKey,
         SessionListSubkeysKey,
         SessionStoreEntry,
@@ -53,16 +54,16 @@ Explained: TypeAlias = tuple[str, bool] | tuple[str, bool, str]
 """What went wrong, whether it may pass, and what to do."""
 
 DEFAULT_TIMEOUT: Final = 30.0
-_TO_TELL: Final = 0.9
+TO_TELL: Final = 0.9
 """The share of the timeout that a driver may wait, so that there is time to report what it waited for."""
 _THREADS: Final = 8
-"""How many calls of one store run at once in one event loop."""
+"""How many calls to one address run at once in one event loop."""
 
 _UNREADABLE: Final = (ValueError, msgspec.MsgspecError)
 """What is raised for data that is not as it was stored."""
 
 _abandoned: ContextVar[Event | None] = ContextVar("outrider store call given up", default=None)
-_limiters: RunVar[WeakKeyDictionary[BlockingStore, anyio.CapacityLimiter]] = RunVar("outrider store threads")
+_limiters: RunVar[WeakValueDictionary[Hashable, anyio.CapacityLimiter]] = RunVar("outrider store threads")
 
 
 class BlockingStore(SessionStore, ABC):
@@ -73,8 +74,11 @@ class BlockingStore(SessionStore, ABC):
     its thread is abandoned: it may finish what it is doing, but must not start anything new
     (`raise_if_abandoned`). Drivers should have a timeout too.
 
-    May be used from several tasks, threads and event loops, and after a fork.
+    May be used from several tasks, threads and event loops, and after a fork. Stores of one address share
+    connections and threads (`_shared`), and nothing else: for leases they are different writers.
     """
+
+    _threads: int = _THREADS
 
     def __init__(self, name: str, *, timeout: float | None = DEFAULT_TIMEOUT) -> None:
         """`name` is the store's URL without a password, for people to read."""
@@ -85,7 +89,7 @@ class BlockingStore(SessionStore, ABC):
             )
         self._timeout = timeout
         self._tokens: dict[Place, str] = {}
-        _registry.add(self)
+        tell_of_forks(self)
 
     @classmethod
     @abstractmethod
@@ -135,6 +139,12 @@ class BlockingStore(SessionStore, ABC):
     async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
         """What is known about the sessions of a project, newest first."""
         return await self._run("list_session_summaries", self._list_summaries, project_key)
+
+    async def get_session_summary(self, key: SessionListSubkeysKey) -> SessionSummaryEntry | None:
+        return await self._run("get_session_summary", self._get_summary, Place.of(key).main)
+
+    async def list_latest_sessions(self, project_key: str | None, limit: int) -> list[LatestSessionEntry]:
+        return await self._run("list_latest_sessions", self._list_latest, project_key, limit)
 
     async def delete(self, key: SessionKey) -> None:
         await self._run("delete", self._delete, Place.of(key))
@@ -197,6 +207,12 @@ class BlockingStore(SessionStore, ABC):
     def _list_summaries(self, project: str) -> list[SessionSummaryEntry]: ...
 
     @abstractmethod
+    def _get_summary(self, session: Place) -> SessionSummaryEntry | None: ...
+
+    @abstractmethod
+    def _list_latest(self, project: str | None, limit: int) -> list[LatestSessionEntry]: ...
+
+    @abstractmethod
     def _delete(self, place: Place) -> None: ...
 
     @abstractmethod
@@ -218,14 +234,7 @@ class BlockingStore(SessionStore, ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Forget the connections, files and locks of the parent process, in a new process after a fork.
-        Closing them would disturb the parent."""
-
-    def _before_fork(self) -> None:
-        """Called in a process that is about to be forked."""
-
-    def _after_fork(self) -> None:
-        """Called in the parent process after a fork."""
+        """Forget what was true of the parent process, and its locks, in a new process after a fork."""
 
     @abstractmethod
     def _explain(self, error: Exception) -> Explained | None:
@@ -244,7 +253,7 @@ class BlockingStore(SessionStore, ABC):
     @property
     def _patience(self) -> float:
         """How many seconds the driver should wait for other writers and for its server."""
-        return (self._timeout or DEFAULT_TIMEOUT) * _TO_TELL
+        return (self._timeout or DEFAULT_TIMEOUT) * TO_TELL
 
     # Within.
 
@@ -302,9 +311,11 @@ class BlockingStore(SessionStore, ABC):
                     self._name, operation, reason, retryable=retryable, hint=" ".join(hint)
                 ) from error
 
+        # Held: it is there as long as somebody uses it.
+        limiter = self._limiter()
         try:
             with anyio.move_on_after(self._timeout):
-                return await run_sync(blocking, abandon_on_cancel=True, limiter=self._limiter())
+                return await run_sync(blocking, abandon_on_cancel=True, limiter=limiter)
         except LaunchError as error:
             raise StoreError(self._name, operation, str(error), retryable=True) from error
         finally:
@@ -316,10 +327,16 @@ class BlockingStore(SessionStore, ABC):
         try:
             limiters = _limiters.get()
         except LookupError:
-            _limiters.set(limiters := WeakKeyDictionary())
-        if self not in limiters:
-            limiters[self] = anyio.CapacityLimiter(_THREADS)
-        return limiters[self]
+            _limiters.set(limiters := WeakValueDictionary())
+        limiter = limiters.get(self._address)
+        if limiter is None:
+            limiters[self._address] = limiter = anyio.CapacityLimiter(self._threads)
+        return limiter
+
+    @property
+    def _address(self) -> Hashable:
+        """The same for those that share what they need to be called."""
+        return self
 
     def _begin_in_child(self) -> None:
         # A lease is the parent's: two processes would write under it.
@@ -359,50 +376,6 @@ def check_seconds(seconds: float) -> None:
         raise OptionsError(f"a lease of {seconds} seconds cannot be; give a number above 0")
 
 
-class _Registry:
-    """The stores of this process, so that they can be told of a fork."""
-
-    def __init__(self) -> None:
-        self._stores: WeakSet[BlockingStore] = WeakSet()
-        self._told: tuple[BlockingStore, ...] = ()
-        self._lock = Lock()
-
-    def add(self, store: BlockingStore) -> None:
-        with self._lock:
-            self._stores.add(store)
-
-    def before(self) -> None:
-        # Held until the fork is over: one at a time, and no store begins meanwhile.
-        self._lock.acquire()
-        self._told = tuple(self._stores)
-        for store in self._told:
-            store._before_fork()  # pyright: ignore[reportPrivateUsage]
-
-    def after_in_parent(self) -> None:
-        try:
-            for store in self._told:
-                store._after_fork()  # pyright: ignore[reportPrivateUsage]
-        finally:
-            self._told = ()
-            self._lock.release()
-
-    def after_in_child(self) -> None:
-        self._lock = Lock()
-        for store in self._told:
-            store._begin_in_child()  # pyright: ignore[reportPrivateUsage]
-        self._told = ()
-
-
-_registry = _Registry()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_registry.before,
-        after_in_parent=_registry.after_in_parent,
-        after_in_child=_registry.after_in_child,
-    )
-
-
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -420,6 +393,10 @@ class _Listed(TypedDict):
 
 class _Summary(_Listed):
     data: dict[str, object]
+
+
+class _Latest(_Summary):
+    project_key: str
 
 
 class StoreCalls:
@@ -455,6 +432,19 @@ class StoreCalls:
         found = await self._call("load", key)
         return self._checked("load", [] if found is None else found, list[dict[str, Any]])
 
+    async def pages(
+        self, key: SessionKey, *, backwards: bool = False
+    ) -> AsyncGenerator[list[JsonObject], None]:
+        """The entries of a transcript, piece by piece if the store can; `backwards`: the last piece first.
+        Close it."""
+        load_pages = getattr(self._store, "load_pages", None)
+        if self._trusts("load") and load_pages is not None:
+            async with aclosing(load_pages(key, backwards=backwards)) as pages:
+                async for page in pages:
+                    yield page
+        elif entries := await self.load(key):
+            yield entries
+
     async def append(
         self,
         key: SessionKey,
@@ -477,6 +467,15 @@ class StoreCalls:
     async def list_session_summaries(self, project: str) -> list[SessionSummaryEntry]:
         found = await self._ask(list[_Summary], "list_session_summaries", project)
         return cast("list[SessionSummaryEntry]", found)
+
+    async def get_session_summary(self, project: str, session_id: str) -> SessionSummaryEntry | None:
+        kind = cast("type[_Summary | None]", _Summary | None)
+        found = await self._ask(kind, "get_session_summary", to_key(project, session_id))
+        return cast("SessionSummaryEntry | None", found)
+
+    async def list_latest_sessions(self, project: str | None, limit: int) -> list[LatestSessionEntry]:
+        found = await self._ask(list[_Latest], "list_latest_sessions", project, limit)
+        return cast("list[LatestSessionEntry]", found)
 
     async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
         return await self._ask(list[str], "list_subkeys", key)

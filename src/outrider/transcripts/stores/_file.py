@@ -10,12 +10,13 @@ import fcntl
 import os
 import re
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from hashlib import sha256
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 from uuid import uuid4
+from zlib import crc32
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from outrider.errors import StoreError
 from outrider.transcripts.stores._base import (
     WAIT_LONGER,
     Place,
+    boot,
     check_version,
     decode,
     encode,
@@ -49,7 +51,7 @@ from outrider.transcripts.stores._heads import (
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
     from typing import Self
 
 T = TypeVar("T")
@@ -84,9 +86,10 @@ def locked(path: Path, *, wait: float) -> Generator[None]:
             fcntl.flock(number, fcntl.LOCK_UN)
 
 
-def put(path: Path, offset: int, data: bytes) -> None:
-    """Write to the end of what was acknowledged, and see that it is on the disk; if that fails, all is as
-    before. What was left half written is cut off."""
+@contextmanager
+def put(path: Path, offset: int, data: bytes) -> Generator[int]:
+    """Write to the end of what was acknowledged. If that, or anything in the block, fails, all is as before.
+    What was left half written is cut off."""
     with opened(path, os.O_WRONLY) as number:
         size = os.fstat(number).st_size
         if size < offset:
@@ -98,10 +101,15 @@ def put(path: Path, offset: int, data: bytes) -> None:
             while left:
                 written = os.pwrite(number, left, place)
                 left, place = left[written:], place + written
-            os.fsync(number)
+            yield number
         except OSError:
             os.ftruncate(number, offset)
             raise
+
+
+def sync(number: int) -> None:
+    """See that what was written is on the disk."""
+    getattr(os, "fdatasync", os.fsync)(number)
 
 
 def read(number: int, start: int, end: int) -> bytes:
@@ -193,10 +201,7 @@ class Layout:
         return self.project(place.project) / name_of(place.session)
 
     def entries(self, place: Place) -> Path:
-        session = self.session(place)
-        if place.subpath is None:
-            return session / "main.jsonl"
-        return session / "parts" / f"{name_of(place.subpath)}.jsonl"
+        return _entries_in(self.session(place), place.subpath)
 
     def log(self, place: Place) -> Path:
         return self.session(place) / _LOG
@@ -206,6 +211,12 @@ class Layout:
 
     def lease(self, place: Place) -> Path:
         return self.leases / f"{_checksum(place)}.json"
+
+
+def _entries_in(session: Path, subpath: str | None) -> Path:
+    if subpath is None:
+        return session / "main.jsonl"
+    return session / "parts" / f"{name_of(subpath)}.jsonl"
 
 
 _LOG: Final = "session.log"
@@ -230,6 +241,12 @@ class _Record(msgspec.Struct, omit_defaults=True):
     """The part that got a batch."""
     mark: str = ""
     """That of the batch; empty if there was none."""
+    start: int = 0
+    """Where the batch begins in the file of entries."""
+    checksum: int = 0
+    boot: str = ""
+    """From when to when the machine was up that wrote it, if both files were brought to its disk together:
+    after a loss of power, the batch of the last record may be missing then. It was not acknowledged."""
     back: int = 0
     """How many lines above is a head with all parts, if this one has only the part that got the batch. With
     all parts in each line, a log would grow by the number of parts at each batch."""
@@ -248,7 +265,7 @@ class _Log(NamedTuple):
         def has_all(lines: list[bytes]) -> bool:
             return bool(lines) and len(lines) > _decoded(path, lines[-1], _Record).back
 
-        lines, end = read_lines(path, has_all)
+        lines, end = _read_log(path, has_all)
         if not lines:
             return cls([], b"", 0, end)
         if not has_all(lines):
@@ -318,7 +335,7 @@ class FileStore(HeadStore):
         except FileNotFoundError:
             return b""
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
         path, log, name = self._layout.entries(place), self._layout.log(place), plain(place.part)
 
         def find(lines: list[bytes]) -> list[tuple[str, Part]]:
@@ -340,18 +357,19 @@ class FileStore(HeadStore):
         try:
             # The file first: it is that of the generation which the log has after that.
             with opened(path, os.O_RDONLY) as number:
-                added = find(read_lines(log, has_enough)[0])
+                added = find(_read_log(log, has_enough)[0])
                 if not added or added[-1][1].generation != part.generation:
                     raise Missing(f"{log} has another transcript by now")
                 begin = next((one.size for _, one in added if one.count == start), 0)
-                data = read(number, begin, part.size)
+                end = next((one.size for _, one in added if one.count == stop), part.size)
+                data = read(number, begin, end)
         except FileNotFoundError as error:
             raise Missing(f"{error.filename} is missing") from None
-        if begin + len(data) < part.size:
-            raise Missing(f"{path} has {begin + len(data)} bytes, and {part.size} were written")
+        if begin + len(data) < end:
+            raise Missing(f"{path} has {begin + len(data)} bytes, and {end} were written")
         if data[-1:] not in (b"\n", b""):
-            raise ValueError(f"{path} does not end a line at byte {part.size}")
-        its = [(mark, one.size - begin) for mark, one in added if start < one.count <= part.count]
+            raise ValueError(f"{path} does not end a line at byte {end}")
+        its = [(mark, one.size - begin) for mark, one in added if start < one.count <= stop]
         spans = pairwise([0, *(end for _, end in its)])
         return [
             Batch(mark, data[slice(*span)].removesuffix(b"\n"))
@@ -420,14 +438,15 @@ class FileStore(HeadStore):
         if not log.end:
             make_folder(self._layout.project(session.project))
             make_folder(self._layout.session(session))
+        entries, added = self._layout.entries(place), b""
         if change.batch is not None:
-            record.mark = change.batch.mark
-            entries, before = self._layout.entries(place), change.before.parts.get(change.name)
+            record.mark, before = change.batch.mark, change.before.parts.get(change.name)
             if before is None:
                 make_folder(entries.parent)
                 make_new(entries)
             if change.batch.data:
-                put(entries, before.size if before else 0, change.batch.data + b"\n")
+                added, record.start = change.batch.data + b"\n", before.size if before else 0
+                record.checksum, record.boot = crc32(added), boot()
         if not log.end:
             make_new(path)
         data = msgspec.json.encode(record)
@@ -436,13 +455,25 @@ class FileStore(HeadStore):
             record.head = replace(record.head, parts={change.name: change.head.parts[change.name]})
             record.back = len(log.records)
             data = msgspec.json.encode(record)
-        put(path, log.end, data + b"\n")
+        with put(entries, record.start, added) if added else nullcontext() as number:
+            if number is not None and not record.boot:
+                # One after the other, where a loss of power could not be told from damage.
+                sync(number)
+            with put(path, log.end, data + b"\n") as log_number:
+                if number is not None and record.boot:
+                    # Both together: the system writes much of it once.
+                    sync(number)
+                sync(log_number)
         for name, _ in change.gone:
             its = session._replace(subpath=Place.subpath_of(restored(name)))
             self._layout.entries(its).unlink(missing_ok=True)
         return data
 
     # The rest.
+
+    @property
+    def _address(self) -> Hashable:
+        return "file", self._folder
 
     def _close(self) -> None:
         """Nothing is open between calls."""
@@ -496,8 +527,32 @@ def _heads_in(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
 
 
 def _last_record(log: Path) -> bytes:
-    lines, _ = read_lines(log, bool)
+    lines, _ = _read_log(log, bool)
     return lines[-1] if lines else b""
+
+
+def _read_log(path: Path, has_enough: Callable[[list[bytes]], bool]) -> tuple[list[bytes], int]:
+    """As `read_lines`, without a last record whose batch was lost with the power of the machine."""
+    lines, end = read_lines(path, has_enough)
+    if not lines or not _is_lost(path, lines[-1]):
+        return lines, end
+    lines, whole = read_lines(path, lambda found: len(found) > 1 and has_enough(found[:-1]))
+    return (lines[:-1], whole - len(lines[-1]) - 1) if whole == end else _read_log(path, has_enough)
+
+
+def _is_lost(log: Path, line: bytes) -> bool:
+    if b'"boot"' not in line or boot().encode() in line:
+        return False
+    try:
+        record = msgspec.json.decode(line, type=_Record)
+        part = record.head.parts[record.name]
+        with opened(_entries_in(log.parent, Place.subpath_of(restored(record.name))), os.O_RDONLY) as number:
+            return crc32(read(number, record.start, part.size)) != record.checksum
+    except FileNotFoundError:
+        return True
+    except (ValueError, LookupError):
+        # Damaged, which its reader says.
+        return False
 
 
 def _names(folder: Path) -> list[str]:

@@ -37,9 +37,15 @@ from outrider.transcripts.stores._base import (
 from outrider.transcripts.stores._blocking import BlockingStore, raise_if_abandoned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
 
-    from outrider.transcripts.stores._base import Line, SessionStoreEntry, SessionSummaryEntry
+    from outrider.transcripts.stores._base import (
+        LatestSessionEntry,
+        Line,
+        SessionKey,
+        SessionStoreEntry,
+        SessionSummaryEntry,
+    )
 
 _T = TypeVar("_T")
 
@@ -171,6 +177,8 @@ class HeadStore(BlockingStore):
 
     _is_local: ClassVar[bool] = False
     """Whether there is no server, whose clock would count."""
+    _page_bytes: ClassVar[int] = 1 << 20
+    """How much of a transcript is read at once where not all of it is needed."""
     _removes_later: ClassVar[bool] = False
     """Whether batches are removed in a step after that which replaces the head."""
 
@@ -199,15 +207,30 @@ class HeadStore(BlockingStore):
         """
 
     @abstractmethod
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
-        """The batches of a transcript from a number on, in order; those that the part does not count may be
-        left out."""
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
+        """The batches of a transcript from a number on and before another, in order."""
 
     @abstractmethod
     def _find_heads(
         self, *, project: str | None = None, session: str | None = None
     ) -> Iterable[tuple[str, bytes]]:
         """The heads of a project, or those with this session id, each with a name for its session."""
+
+    # Pages.
+
+    async def load_pages(
+        self, key: SessionKey, *, backwards: bool = False
+    ) -> AsyncGenerator[list[SessionStoreEntry], None]:
+        """The entries of a transcript as it is now, piece by piece. `backwards`: the last piece first, and
+        each in order. Close it."""
+        place = Place.of(key)
+        begun = await self._run("load", self._begin_pages, place)
+        if begun is not None:
+            part, pages = begun
+            for start, stop in reversed(pages) if backwards else pages:
+                page = await self._run("load", self._load_later_page, place, part, start, stop)
+                if page:
+                    yield page
 
     # Records.
 
@@ -382,7 +405,7 @@ class HeadStore(BlockingStore):
         if known is None or known.generation != part.generation or known.count > part.count:
             known = _Known(part.generation)
         if known.count < part.count:
-            for batch in self._counted(place, part, known.count):
+            for batch in self._counted(place, part, known.count, part.count):
                 known.marks.add(batch.mark)
                 found = (entry.get("uuid") for entry in _entries(place, batch))
                 known.uuids.update(uuid for uuid in found if isinstance(uuid, str))
@@ -412,17 +435,39 @@ class HeadStore(BlockingStore):
             if part is None:
                 return None
             try:
-                batches = self._counted(place, part, 0)
+                pages = [self._load_page(place, part, *page) for page in self._pages_of(part)]
             except Missing:
                 # It may have been deleted meanwhile.
                 if self._read(place.main)[0] == head:
                     raise
                 continue
-            return [entry for batch in batches for entry in _entries(place, batch)] or None
+            return [entry for page in pages for entry in page] or None
 
-    def _counted(self, place: Place, part: Part, start: int) -> list[Batch]:
-        found = self._read_batches(place, part, start)[: part.count - start]
-        if start + len(found) < part.count:
+    def _begin_pages(self, place: Place) -> tuple[Part, list[tuple[int, int]]] | None:
+        part = self._read(place.main)[0].parts.get(plain(place.part))
+        return None if part is None else (part, self._pages_of(part))
+
+    def _pages_of(self, part: Part) -> list[tuple[int, int]]:
+        """From which batch to which: so many that a page has about `_page_bytes`."""
+        step = max(1, part.count * self._page_bytes // max(1, part.size))
+        return [(start, min(start + step, part.count)) for start in range(0, part.count, step)]
+
+    def _load_page(self, place: Place, part: Part, start: int, stop: int) -> list[SessionStoreEntry]:
+        return [entry for one in self._counted(place, part, start, stop) for entry in _entries(place, one)]
+
+    def _load_later_page(self, place: Place, part: Part, start: int, stop: int) -> list[SessionStoreEntry]:
+        try:
+            return self._load_page(place, part, start, stop)
+        except Missing as error:
+            now = self._read(place.main)[0].parts.get(plain(place.part))
+            if now is not None and now.generation == part.generation:
+                raise
+            reason = f"the session {place.session} was deleted while it was read"
+            raise StoreError(self._name, "load", reason) from error
+
+    def _counted(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
+        found = self._read_batches(place, part, start, stop)[: stop - start]
+        if start + len(found) < stop:
             raise Missing(f"batch {start + len(found) + 1} of {part.count} is missing")
         return found
 
@@ -432,6 +477,28 @@ class HeadStore(BlockingStore):
             for one, data in self._listed(self._find_heads(project=project))
         ]
         return sorted(found, key=lambda one: one["mtime"], reverse=True)
+
+    def _get_summary(self, session: Place) -> SessionSummaryEntry | None:
+        head = self._read(session)[0]
+        return None if head.mtime is None else _summary_of(head, decode(head.summary or "{}"))
+
+    def _list_latest(self, project: str | None, limit: int) -> list[LatestSessionEntry]:
+        wanted = limit
+        while True:
+            found = list(self._find_latest(project, wanted))
+            listed = [_summary_of(head, data) for head, data in self._listed(found)]
+            # Damaged ones are left out.
+            if len(listed) >= limit or len(found) < wanted:
+                return sorted(listed, key=lambda one: one["mtime"], reverse=True)[:limit]
+            wanted *= 2
+
+    def _find_latest(self, project: str | None, limit: int) -> Iterable[tuple[str, bytes]]:
+        """The heads of the sessions of a project, or of all projects, that were written to last. More may be
+        given than are asked for, in any order."""
+        if project is not None:
+            return self._find_heads(project=project)
+        projects = [one for one in self._list_projects() if not one.startswith(RESERVED)]
+        return (found for one in projects for found in self._find_heads(project=one))
 
     def _list_subkeys(self, session: Place) -> list[str]:
         parts = [Place.subpath_of(restored(name)) for name in self._read(session)[0].parts]
@@ -479,6 +546,15 @@ class HeadStore(BlockingStore):
         self._locks = [Lock() for _ in range(_REMEMBERED)]
         self._seen: dict[Place, tuple[Head, Any]] = {}
         self._known: dict[Place, _Known] = {}
+
+
+def _summary_of(head: Head, data: object) -> LatestSessionEntry:
+    return {
+        "session_id": restored(head.session),
+        "project_key": restored(head.project),
+        "mtime": head.mtime or 0,
+        "data": cast("dict[str, object]", data),
+    }
 
 
 def record_place(kind: str, id: str) -> Place:

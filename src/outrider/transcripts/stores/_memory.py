@@ -111,8 +111,8 @@ class MemoryStore(HeadStore):
                 kept.heads[session] = data
         return data
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
-        return self._data.batches.get(part.generation, [])[start:]
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
+        return self._data.batches.get(part.generation, [])[start:stop]
 
     def _find_heads(
         self, *, project: str | None = None, session: str | None = None

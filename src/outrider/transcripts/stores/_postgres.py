@@ -7,6 +7,7 @@ import os
 import re
 import select
 import threading
+import time
 import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -20,15 +21,23 @@ from psycopg.waiting import Ready
 
 from outrider.errors import OptionsError
 from outrider.transcripts.stores._base import check_version, to_bytes, to_text
-from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, is_abandoned, raise_if_abandoned
+from outrider.transcripts.stores._blocking import (
+    DEFAULT_TIMEOUT,
+    TO_TELL,
+    is_abandoned,
+    raise_if_abandoned,
+)
 from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
+from outrider.transcripts.stores._shared import Resource, Share, close_later
 from outrider.transcripts.stores._urls import SECONDS, TEXT, Parameter, shown, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Hashable, Sequence
     from typing import Self
 
     from outrider.transcripts.stores._base import Place
+
+T = TypeVar("T")
 
 # Connections.
 
@@ -63,8 +72,8 @@ class Link(psycopg.Connection[TupleRow]):
             raise
 
 
-class Pool:
-    """Lends connections: opened on demand, used by one thread at a time.
+class Pool(Resource):
+    """Lends connections: opened on demand, used by one thread at a time, closed after a while.
 
     `psycopg_pool.ConnectionPool` connects in the background: a caller waits for its whole timeout and never
     learns the reason. Here a connection that cannot be made fails at once, with the server's reason.
@@ -72,12 +81,16 @@ class Pool:
 
     def __init__(self, conninfo: str, size: int, timeout: float | None, patience: float) -> None:
         """`patience` is how many seconds are spent on waiting for a free connection."""
+        super().__init__()
         self._conninfo, self._size = conninfo, size
         self._seconds, self._patience = timeout, patience
         self._slots = threading.Semaphore(size)
-        self._idle: list[Link] = []
+        self._idle: list[tuple[float, Link]] = []
+        """Since when, and what; the latest last."""
         self._lock = threading.Lock()
         self._generation = 0
+        self._ready: set[object] = set()
+        self._making_ready = threading.Lock()
         # A call that was given up may end, and put its connection back, after all was closed.
         weakref.finalize(self, _close_left, self._idle, os.getpid())
 
@@ -96,17 +109,48 @@ class Pool:
         finally:
             self._slots.release()
 
-    def close(self) -> None:
-        """Close those that are idle, and the others when they come back."""
-        self._generation += 1
-        self.drop_idle()
+    def do(self, call: Callable[[Link], T]) -> T:
+        """Call it with a connection; once more with a new one if that turns out to be dead."""
+        try:
+            return self._do_once(call)
+        except psycopg.Error as error:
+            if not _is_lost(error):
+                raise
+            # The server may have been started anew: none of the others is alive then.
+            self.close_idle(0.0)
+            return self._do_once(call)
 
-    def drop_idle(self) -> None:
-        """Close those that are idle: one of them was found dead, and its like may be too."""
+    def _do_once(self, call: Callable[[Link], T]) -> T:
+        with self.lent() as link:
+            raise_if_abandoned()
+            return call(link)
+
+    def make_ready(self, what: object, link: Link, set_up: Callable[[Link], None]) -> None:
+        """Have something set up, such as the tables of a store, unless it was."""
+        if what not in self._ready:
+            with self._making_ready:
+                if what not in self._ready:
+                    set_up(link)
+                    self._ready.add(what)
+
+    def unmake_ready(self, what: object) -> None:
+        """It is gone."""
+        self._ready.discard(what)
+
+    def close(self) -> None:
+        self._generation += 1
+        self.close_idle(0.0)
+
+    @property
+    def has_idle(self) -> bool:
+        return bool(self._idle)
+
+    def close_idle(self, seconds: float) -> None:
+        until = time.monotonic() - seconds
         with self._lock:
-            idle = [*self._idle]
-            self._idle.clear()
-        for link in idle:
+            old = [link for since, link in self._idle if since <= until]
+            del self._idle[: len(old)]
+        for link in old:
             link.close()
 
     def _take(self) -> Link | None:
@@ -114,19 +158,22 @@ class Pool:
             with self._lock:
                 if not self._idle:
                     return None
-                link = self._idle.pop()
+                _, link = self._idle.pop()
             if _is_quiet(link):
                 return link
             link.close()
 
     def _put_back(self, link: Link, generation: int) -> None:
-        is_free = not link.closed and link.info.transaction_status == TransactionStatus.IDLE
-        if is_free:
+        is_kept = not link.closed and link.info.transaction_status == TransactionStatus.IDLE
+        if is_kept:
             with self._lock:
-                if generation == self._generation:
-                    self._idle.append(link)
-                    return
-        link.close()
+                is_kept = generation == self._generation
+                if is_kept:
+                    self._idle.append((time.monotonic(), link))
+        if is_kept:
+            close_later()
+        else:
+            link.close()
 
     def _connect(self) -> Link:
         return Link.connect(
@@ -140,10 +187,16 @@ class Pool:
         )
 
 
-def _close_left(idle: list[Link], process: int) -> None:
+def _close_left(idle: list[tuple[float, Link]], process: int) -> None:
     if os.getpid() == process:
-        for link in idle:
+        for _, link in idle:
             link.close()
+
+
+def share_pool(url: str, *, size: int = 8, timeout: float | None = DEFAULT_TIMEOUT) -> Share[Pool]:
+    """A share of the connections of this process to a database: up to `size` for all that ask alike."""
+    patience = (timeout or DEFAULT_TIMEOUT) * TO_TELL
+    return Share(("postgresql", url, size, timeout), lambda: Pool(url, size, timeout, patience))
 
 
 def _is_quiet(link: Link) -> bool:
@@ -195,6 +248,10 @@ class Tables:
         return table if self.schema is None else f'"{self.schema}".{table}'
 
     @property
+    def key(self) -> tuple[str | None, str]:
+        return self.schema, self.prefix
+
+    @property
     def lock(self) -> int:
         """Taken while the tables are changed, by all who do so, whether they name the schema or not."""
         digest = hashlib.sha256(f"outrider {self.prefix}".encode()).digest()
@@ -225,7 +282,25 @@ def _first(of: Tables) -> list[str]:
     ]
 
 
-MIGRATIONS: Final[Sequence[Callable[[Tables], list[str]]]] = (_first,)
+_IS_SESSION: Final = r"substr(project, 1, 1) <> '\x00'"
+"""Of all that is listed: records of Outrider itself are in projects that begin with NUL."""
+
+
+def _with_times(of: Tables) -> list[str]:
+    """So that lists of the latest sessions read no others."""
+    return [
+        f"ALTER TABLE {of.sessions} ADD COLUMN mtime bigint",
+        # Not by a cast to `json`, which fails for a head that is damaged.
+        f"""UPDATE {of.sessions} SET mtime =
+            substring(encode(head, 'escape') from '"mtime":([0-9]{{1,18}})')::bigint WHERE is_listed""",
+        f"""CREATE INDEX "{of.prefix}sessions_by_project_and_time" ON {of.sessions}
+            (sha256(project), mtime DESC NULLS LAST) WHERE is_listed""",
+        f"""CREATE INDEX "{of.prefix}sessions_by_time" ON {of.sessions} (mtime DESC NULLS LAST)
+            WHERE is_listed AND {_IS_SESSION}""",
+    ]
+
+
+MIGRATIONS: Final[Sequence[Callable[[Tables], list[str]]]] = (_first, _with_times)
 """What leads from each version to the next one; they are not changed once they are out."""
 
 
@@ -272,8 +347,6 @@ def _version(link: Link, of: Tables) -> int:
 
 # The store.
 
-T = TypeVar("T")
-
 _PARAMETERS: Final = {
     "schema": TEXT,
     "prefix": TEXT,
@@ -293,13 +366,12 @@ class PostgresStore(HeadStore):
         PostgresStore("postgresql://user:password@host/database")
 
     The tables are created on first use. Their names begin with `prefix`; they are in `schema`, by default the
-    user's own. Each call writes in one transaction. Up to `pool_size` connections are open at once. If a
-    connection turns out to be dead, the call is tried once more on a new one.
+    user's own. Each call writes in one transaction. All stores of a process with the same URL have up to
+    `pool_size` connections together; idle ones are closed after a minute. If a connection turns out to be
+    dead, the call is tried once more on a new one.
 
     Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
-
-    _is_set_up: bool
 
     def __init__(
         self,
@@ -310,7 +382,6 @@ class PostgresStore(HeadStore):
         pool_size: int = 8,
         timeout: float | None = DEFAULT_TIMEOUT,
     ) -> None:
-        self._url, self._pool_size = url, pool_size
         super().__init__(shown(url), timeout=timeout)
         hint = "Write postgresql://user:password@host:5432/database."
         if not url.startswith(("postgresql://", "postgres://")):
@@ -326,6 +397,8 @@ class PostgresStore(HeadStore):
         if pool_size < 1:
             raise OptionsError(f"`pool_size` is {pool_size}; give at least 1")
         self._of = Tables(schema, prefix)
+        self._threads = max(self._threads, pool_size)
+        self._pool = share_pool(url, size=pool_size, timeout=timeout)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -354,6 +427,13 @@ class PostgresStore(HeadStore):
     def _replace_in(
         self, link: Link, session: Place, change: Change, data: bytes | None, version: bytes | None
     ) -> None:
+        if (
+            version is not None
+            and data is not None
+            and change.batch is not None
+            and self._append_in(link, session, change, data, version)
+        ):
+            return
         sessions, hashes = self._of.sessions, _hashes(session)
         with link.pipeline(), link.transaction():
             self._bound(link)
@@ -365,16 +445,19 @@ class PostgresStore(HeadStore):
                 raise Conflict
             if version is None:
                 keys = to_bytes(session.project), to_bytes(session.session)
-                added = f"INSERT INTO {sessions} VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
-                made = link.execute(added.encode(), (*keys, change.head.mtime is not None, data))
+                values = (*keys, change.head.mtime is not None, data, change.head.mtime)
+                added = (
+                    f"INSERT INTO {sessions} VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING 1"
+                )
+                made = link.execute(added.encode(), values)
                 if made.fetchone() is None:
                     raise Conflict
             elif data is None:
                 link.execute(f"DELETE FROM {sessions} WHERE {_KEY}".encode(), hashes)
             else:
                 link.execute(
-                    f"UPDATE {sessions} SET head = %s, is_listed = %s WHERE {_KEY}".encode(),
-                    (data, change.head.mtime is not None, *hashes),
+                    f"UPDATE {sessions} SET head = %s, is_listed = %s, mtime = %s WHERE {_KEY}".encode(),
+                    (data, change.head.mtime is not None, change.head.mtime, *hashes),
                 )
             if change.batch is not None:
                 part = change.head.parts[change.name]
@@ -388,12 +471,31 @@ class PostgresStore(HeadStore):
                     ([part.generation for _, part in change.gone],),
                 )
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+    def _append_in(self, link: Link, session: Place, change: Change, data: bytes, version: bytes) -> bool:
+        """Append a batch in one round trip, if that is possible at once: what waits for others needs a step
+        in which it can be given up."""
+        assert change.batch is not None
+        part, sessions = change.head.parts[change.name], self._of.sessions
+        statement = f"""WITH
+            free AS (SELECT FROM {sessions} WHERE {_KEY} AND head = %s FOR UPDATE SKIP LOCKED),
+            made AS (UPDATE {sessions} SET head = %s, is_listed = %s, mtime = %s
+                WHERE {_KEY} AND EXISTS (SELECT FROM free) RETURNING 1)
+            INSERT INTO {self._of.batches} SELECT %s, %s, %s, %s FROM made RETURNING 1"""
+        values = (
+            *(*_hashes(session), version),
+            *(data, change.head.mtime is not None, change.head.mtime, *_hashes(session)),
+            *(part.generation, part.count - 1, *change.batch),
+        )
+        with link.pipeline(), link.transaction():
+            self._bound(link)
+            added = link.execute(statement.encode(), values, binary=True)
+        return added.fetchone() is not None
+
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
         statement = f"""SELECT mark, data FROM {self._of.batches}
-            WHERE generation = %s AND number >= %s ORDER BY number"""
-        return [
-            Batch(*cast("tuple[str, bytes]", row)) for row in self._select(statement, part.generation, start)
-        ]
+            WHERE generation = %s AND number >= %s AND number < %s ORDER BY number"""
+        rows = self._select(statement, part.generation, start, stop)
+        return [Batch(*cast("tuple[str, bytes]", row)) for row in rows]
 
     def _find_heads(
         self, *, project: str | None = None, session: str | None = None
@@ -402,6 +504,13 @@ class PostgresStore(HeadStore):
         name, value = next((name, value) for name, value in given.items() if value is not None)
         statement = f"SELECT session, head FROM {self._of.sessions} WHERE sha256({name}) = %s AND is_listed"
         rows = cast("list[tuple[bytes, bytes]]", self._select(statement, _hash(value)))
+        return [(to_text(its), data) for its, data in rows]
+
+    def _find_latest(self, project: str | None, limit: int) -> list[tuple[str, bytes]]:
+        which, given = (_IS_SESSION, ()) if project is None else ("sha256(project) = %s", (_hash(project),))
+        statement = f"""SELECT session, head FROM {self._of.sessions} WHERE is_listed AND {which}
+            ORDER BY mtime DESC NULLS LAST LIMIT %s"""
+        rows = cast("list[tuple[bytes, bytes]]", self._select(statement, *given, limit))
         return [(to_text(its), data) for its, data in rows]
 
     def _list_projects(self) -> list[str]:
@@ -431,35 +540,20 @@ class PostgresStore(HeadStore):
             )
 
     def _do(self, call: Callable[[Link], T]) -> T:
-        try:
-            return self._do_once(call)
-        except psycopg.Error as error:
-            if not _is_lost(error):
-                raise
-            # The server may have been started anew: none of the others is alive then.
-            self._pool.drop_idle()
-            return self._do_once(call)
+        pool, of = self._pool.get(), self._of
 
-    def _do_once(self, call: Callable[[Link], T]) -> T:
-        with self._pool.lent() as link:
-            raise_if_abandoned()
-            if not self._is_set_up:
-                with self._setting_up:
-                    if not self._is_set_up:
-                        set_up(link, self._of, self._name)
-                        self._is_set_up = True
+        def call_when_ready(link: Link) -> T:
+            pool.make_ready(of.key, link, lambda link: set_up(link, of, self._name))
             return call(link)
 
-    def _close(self) -> None:
-        self._pool.close()
+        return pool.do(call_when_ready)
 
-    def _forget(self) -> None:
-        super()._forget()
-        # Kept: what is dropped after a fork would tell of connections that were not closed.
-        self._before = getattr(self, "_pool", None)
-        self._pool = Pool(self._url, self._pool_size, self._timeout, self._patience)
-        self._setting_up = threading.Lock()
-        self._is_set_up = False
+    @property
+    def _address(self) -> Hashable:
+        return self._pool.key
+
+    def _close(self) -> None:
+        self._pool.let_go()
 
     def _explain(self, error: Exception) -> tuple[str, bool] | None:
         if isinstance(error, Exhausted):
@@ -473,7 +567,7 @@ class PostgresStore(HeadStore):
             name = missing[1]
             return f"there is no database {name!r}; create it with `createdb {name}`, or name another", False
         if state == "42P01":
-            self._is_set_up = False
+            self._pool.get().unmake_ready(self._of.key)
             return f"{reason}; it was removed, and is made anew by the next call", True
         if state == "42501":
             return f"{reason}; the user needs the rights to create and use tables there", False

@@ -6,26 +6,32 @@ What has to be atomic is a Lua script that the server runs.
 from __future__ import annotations
 
 import threading
+import time
+from contextlib import suppress
+from functools import partial
 from hashlib import sha1
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote_from_bytes
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from outrider._lazy import with_extra
 from outrider.errors import OptionsError
-from outrider.transcripts.stores._base import Place, check_version, to_bytes, to_text
+from outrider.transcripts.stores._base import RESERVED, Place, check_version, to_bytes, to_text
 from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT
 from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
+from outrider.transcripts.stores._shared import Resource, Share, close_later
 from outrider.transcripts.stores._urls import FLAG, SECONDS, TEXT, shown, take_parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
     from typing import Self
 
 _PARAMETERS: Final = {"prefix": TEXT, "cluster": FLAG, "timeout": SECONDS}
 _GRACE: Final = 0.25
 """The driver gives up so much later than the call, which says so better."""
 
-_VERSION: Final = 1
+_VERSION: Final = 2
+"""Up to 1, the sessions of a project were in a set, and are in one that is sorted by time since."""
 
 # Scripts. All keys of a session are in one slot of a cluster.
 
@@ -61,13 +67,97 @@ return {1}
 # The store.
 
 
-class _Connected:
+Times: TypeAlias = dict[bytes, dict[bytes, int]]
+"""Times of sessions, by the key of a list and the name in it."""
+
+
+class _Client:
     """A client, and the scripts as it runs them: by their hash, or whole where the server forgot it."""
 
-    def __init__(self, client: Any) -> None:  # noqa: ANN401 - its types say that each answer may be awaited
-        self.client = client
-        self.read = client.register_script(_READ)
-        self.replace = client.register_script(_REPLACE)
+    def __init__(self, driver: Any, *, is_cluster: bool) -> None:  # noqa: ANN401 - its types say that each answer may be awaited
+        self.driver = driver
+        self.read = driver.register_script(_READ)
+        self._replace = driver.register_script(_REPLACE)
+        self._is_cluster = is_cluster
+
+    def replace(self, keys: list[bytes], values: list[bytes], times: Times) -> bool:
+        """Replace a head, and note the times of sessions in lists that are sorted by it; if the head is not
+        replaced, the times may be noted all the same."""
+        if not times:
+            return bool(self._replace(keys, values)[0])
+        if self._is_cluster:
+            # They are on different nodes.
+            is_replaced = bool(self._replace(keys, values)[0])
+            return is_replaced and bool(self._note(self.driver.pipeline(), times))
+        # All at once: the server may write to its disk before each answer.
+        pipeline = self.driver.pipeline(transaction=False)
+        pipeline.evalsha(self._replace.sha, len(keys), *keys, *values)
+        answer: object = self._note(pipeline, times)[0]
+        if isinstance(answer, import_module("redis").exceptions.NoScriptError):
+            answer = self._replace(keys, values)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer == [1]
+
+    @staticmethod
+    def _note(pipeline: Any, times: Times) -> list[Any]:  # noqa: ANN401 - as above
+        for name, its in times.items():
+            pipeline.zadd(name, its)
+        # Without its own words around an error, which have keys in them.
+        answers: list[Any] = pipeline.execute(raise_on_error=False)
+        for answer in answers[-len(times) :]:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+
+class _Connections(Resource):
+    """A client of one server or cluster, which has connections."""
+
+    def __init__(self, url: str, is_cluster: bool, timeout: float | None) -> None:
+        super().__init__()
+        self._address = url, is_cluster, timeout
+        self._client: _Client | None = None
+        self._making = threading.Lock()
+        self._used_at = 0.0
+        self._is_open = False
+        self.checked: set[bytes] = set()
+        """The prefixes whose version is known."""
+
+    def client(self) -> _Client:
+        # Not when this is made: the client of a cluster connects at once.
+        with self._making:
+            if self._client is None:
+                self._client = _Client(_make_client(*self._address), is_cluster=self._address[1])
+            client, self._used_at, was_open = self._client, time.monotonic(), self._is_open
+            self._is_open = True
+        if not was_open:
+            close_later()
+        return client
+
+    @property
+    def has_idle(self) -> bool:
+        return self._is_open
+
+    def close_idle(self, seconds: float) -> None:
+        with self._making:
+            client, is_due = self._client, time.monotonic() - self._used_at >= seconds
+            self._is_open = self._is_open and not is_due
+        if client is None or not is_due:
+            return
+        is_cluster = self._address[1]
+        # A node of a cluster may not have been asked yet.
+        nodes = (
+            [node.redis_connection for node in client.driver.get_nodes()] if is_cluster else [client.driver]
+        )
+        for one in filter(None, nodes):
+            one.connection_pool.disconnect(inuse_connections=False)
+
+    def close(self) -> None:
+        with self._making:
+            client, self._client, self._is_open = self._client, None, False
+        if client is not None:
+            client.driver.close()
 
 
 class RedisStore(HeadStore):
@@ -82,9 +172,6 @@ class RedisStore(HeadStore):
 
     Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
-
-    _connection: _Connected | None
-    _is_checked: bool
 
     def __init__(
         self,
@@ -101,7 +188,8 @@ class RedisStore(HeadStore):
             self._driver = import_module("redis")
         except ModuleNotFoundError as error:
             raise with_extra(error, "RedisStore") from error
-        self._url, self._prefix, self._is_cluster = url, to_bytes(prefix), cluster
+        self._prefix = to_bytes(prefix)
+        self._shared = Share(("redis", url, cluster, timeout), partial(_Connections, url, cluster, timeout))
         try:
             # Makes an object, and no connection: each parameter of the URL has to be one of the driver's.
             self._driver.ConnectionPool.from_url(url).make_connection()
@@ -140,33 +228,55 @@ class RedisStore(HeadStore):
         keys += [self._batches(session, part) for _, part in change.gone]
         if change.is_first:
             self._list(session)
-        [is_replaced] = self._connected().replace(keys, values)
+            self._note_time_of(session, change.head)
+        is_new = change.head.mtime is not None and change.head.mtime != change.before.mtime
+        is_replaced = self._connected().replace(
+            keys, values, self._times(session, change.head) if is_new else {}
+        )
         if change.is_first:
             # Again: it may have been deleted in between, and taken off the list.
             self._list(session)
+            self._note_time_of(session, change.head)
         if not is_replaced:
             raise Conflict
         if change.is_last:
             self._unlist(session)
         return data
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
-        found: list[bytes] = self._connected().client.lrange(self._batches(place.main, part), start, -1)
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
+        found: list[bytes] = self._connected().driver.lrange(self._batches(place.main, part), start, stop - 1)
         split = (batch.partition(b"\n") for batch in found)
         return [Batch(mark.decode(), data) for mark, _, data in split]
 
     def _find_heads(
         self, *, project: str | None = None, session: str | None = None
     ) -> list[tuple[str, bytes]]:
-        client = self._connected().client
-        listed: set[bytes]
+        client = self._connected().driver
         if project is not None:
-            listed = client.smembers(self._named("project", project))
+            listed: list[bytes] = client.zrange(self._named("times", project), 0, -1)
             places = [Place(project, to_text(one)) for one in listed]
         else:
-            listed = client.smembers(self._named("session", session))
-            places = [Place(to_text(one), session or "") for one in listed]
-        pipeline = client.pipeline(transaction=False)
+            projects: set[bytes] = client.smembers(self._named("session", session))
+            places = [Place(to_text(one), session or "") for one in projects]
+        return self._heads_of(places)
+
+    def _find_latest(self, project: str | None, limit: int) -> list[tuple[str, bytes]]:
+        name, found, start = self._named("times", project), list[tuple[str, bytes]](), 0
+        while True:
+            wanted = limit - len(found)
+            listed: list[bytes] = self._connected().driver.zrevrange(name, start, start + wanted - 1)
+            places = [
+                Place(project, to_text(one)) if project is not None else _to_place(one) for one in listed
+            ]
+            found += self._heads_of(places)
+            if len(found) >= limit or len(listed) < wanted:
+                return found
+            start += wanted
+
+    def _heads_of(self, places: list[Place]) -> list[tuple[str, bytes]]:
+        if not places:
+            return []
+        pipeline = self._connected().driver.pipeline(transaction=False)
         for place in places:
             pipeline.get(self._key(place))
         # What is listed may not be there.
@@ -175,28 +285,41 @@ class RedisStore(HeadStore):
         return [(place.session, data) for place, data in found if data is not None]
 
     def _list_projects(self) -> list[str]:
-        projects = map(to_text, self._connected().client.smembers(self._named("projects")))
+        projects = map(to_text, self._connected().driver.smembers(self._named("projects")))
         return [project for project in projects if self._list_summaries(project)]
 
     def _list(self, session: Place) -> None:
-        pipeline = self._connected().client.pipeline(transaction=False)
-        project, name = to_bytes(session.project), to_bytes(session.session)
+        pipeline = self._connected().driver.pipeline(transaction=False)
+        project = to_bytes(session.project)
         pipeline.sadd(self._named("projects"), project)
-        pipeline.sadd(self._named("project", session.project), name)
         pipeline.sadd(self._named("session", session.session), project)
         pipeline.execute()
 
+    def _times(self, session: Place, head: Head) -> Times:
+        mtime, own = head.mtime or 0, to_bytes(session.session)
+        times = {self._named("times", session.project): {own: mtime}}
+        if not session.project.startswith(RESERVED):
+            times[self._named("times")] = {_to_member(session): mtime}
+        return times
+
+    def _note_time_of(self, session: Place, head: Head) -> None:
+        for name, its in self._times(session, head).items():
+            self._connected().driver.zadd(name, its)
+
     def _unlist(self, session: Place) -> None:
-        client = self._connected().client
-        project, of_project = to_bytes(session.project), self._named("project", session.project)
-        client.srem(of_project, to_bytes(session.session))
+        client = self._connected().driver
+        project, of_project = to_bytes(session.project), self._named("times", session.project)
+        client.zrem(of_project, to_bytes(session.session))
+        client.zrem(self._named("times"), _to_member(session))
         client.srem(self._named("session", session.session), project)
-        if not client.scard(of_project):
+        if not client.zcard(of_project):
             client.srem(self._named("projects"), project)
         # Somebody may have written to it, or to another of the project, just now.
-        if self._read(session)[0].mtime is not None:
+        head = self._read(session)[0]
+        if head.mtime is not None:
             self._list(session)
-        elif client.scard(of_project):
+            self._note_time_of(session, head)
+        elif client.zcard(of_project):
             client.sadd(self._named("projects"), project)
 
     # Keys and connections.
@@ -211,51 +334,40 @@ class RedisStore(HeadStore):
     def _named(self, what: str, name: str | None = None) -> bytes:
         return b":".join([self._prefix, what.encode(), *([] if name is None else [_escaped(name)])])
 
-    def _connected(self) -> _Connected:
-        with self._connecting:
-            if self._connection is None:
-                self._connection = _Connected(self._make_client())
-            connection = self._connection
-        if not self._is_checked:
-            self._check_version(connection.client)
-            self._is_checked = True
-        return connection
+    def _connected(self) -> _Client:
+        connections = self._shared.get()
+        client = connections.client()
+        if self._prefix not in connections.checked:
+            self._check_version(client.driver)
+            connections.checked.add(self._prefix)
+        return client
 
-    def _make_client(self) -> Any:  # noqa: ANN401 - as above
-        limit = None if self._timeout is None else self._timeout + _GRACE
-        retry = import_module("redis.retry").Retry
-        no_wait = import_module("redis.backoff").NoBackoff
-        # To try again is safe here, whatever the server had done: all is done once, or does the same twice.
-        lost = (self._driver.ConnectionError,)
-        options: dict[str, object] = {
-            "socket_timeout": limit,
-            "socket_connect_timeout": limit,
-            "decode_responses": False,
-            "protocol": 2,
-            "retry": retry(no_wait(), 1, supported_errors=lost),
-        }
-        if not self._url.startswith("unix:"):
-            options["socket_keepalive"] = True
-        if self._is_cluster:
-            return self._driver.RedisCluster.from_url(self._url, **options)
-        return self._driver.Redis.from_url(self._url, **options)
+    @property
+    def _address(self) -> Hashable:
+        return self._shared.key
 
     def _check_version(self, client: Any) -> None:  # noqa: ANN401 - as above
         name = self._named("version")
         client.set(name, str(_VERSION).encode(), nx=True)
-        check_version(self._name, "its keys are", int(client.get(name) or _VERSION), _VERSION, "`prefix`")
+        version = int(client.get(name) or _VERSION)
+        check_version(self._name, "its keys are", version, _VERSION, "`prefix`")
+        if version < _VERSION:
+            self._upgrade(client)
+            client.set(name, str(_VERSION).encode())
+
+    def _upgrade(self, client: Any) -> None:  # noqa: ANN401 - as above
+        """Several may do it at once, and again if it failed half-way."""
+        for project in map(to_text, client.smembers(self._named("projects"))):
+            for session in client.smembers(self._named("project", project)):
+                place = Place(project, to_text(session))
+                with suppress(ValueError):  # damaged: no list has it
+                    head = read_head(place, client.get(self._key(place)))
+                    for name, its in self._times(place, head).items() if head.mtime is not None else ():
+                        client.zadd(name, its)
+            client.unlink(self._named("project", project))
 
     def _close(self) -> None:
-        with self._connecting:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.client.close()
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._connecting = threading.Lock()
-        self._connection = None
-        self._is_checked = False
+        self._shared.let_go()
 
     def _explain(self, error: Exception) -> tuple[str, bool] | None:
         driver = self._driver
@@ -280,6 +392,34 @@ class RedisStore(HeadStore):
         return reason, isinstance(error, passing) or reason.startswith(
             ("TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN")
         )
+
+
+def _make_client(url: str, is_cluster: bool, timeout: float | None) -> Any:  # noqa: ANN401 - as above
+    driver, limit = import_module("redis"), None if timeout is None else timeout + _GRACE
+    retry = import_module("redis.retry").Retry
+    no_wait = import_module("redis.backoff").NoBackoff
+    # To try again is safe here, whatever the server had done: all is done once, or does the same twice.
+    lost = (driver.ConnectionError,)
+    options: dict[str, object] = {
+        "socket_timeout": limit,
+        "socket_connect_timeout": limit,
+        "decode_responses": False,
+        "protocol": 2,
+        "retry": retry(no_wait(), 1, supported_errors=lost),
+    }
+    if not url.startswith("unix:"):
+        options["socket_keepalive"] = True
+    return (driver.RedisCluster if is_cluster else driver.Redis).from_url(url, **options)
+
+
+def _to_member(session: Place) -> bytes:
+    """The name of a session among those of all projects; `_to_place` undoes it."""
+    return b"%s:%s" % (_escaped(session.project), _escaped(session.session))
+
+
+def _to_place(member: bytes) -> Place:
+    project, _, session = member.partition(b":")
+    return Place(to_text(unquote_to_bytes(project)), to_text(unquote_to_bytes(session)))
 
 
 def _escaped(text: str) -> bytes:

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from importlib import import_module
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
@@ -24,10 +25,11 @@ from outrider.errors import OptionsError, StoreError
 from outrider.transcripts.stores._base import check_version, decode, encode, restored, to_bytes
 from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, raise_if_abandoned
 from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
+from outrider.transcripts.stores._shared import Resource, Share, close_later
 from outrider.transcripts.stores._urls import FLAG, SECONDS, TEXT, shown, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from typing import Self
 
     from outrider.transcripts.stores._base import Place
@@ -120,14 +122,19 @@ def _raise_if_abandoned(**_: object) -> None:
     raise_if_abandoned()
 
 
-class Bucket:
+class Bucket(Resource):
     """A bucket. May be used by several threads."""
 
     def __init__(self, access: Access) -> None:
-        self._access = access
+        super().__init__()
         self._name = access.bucket
         self._skew = 0.0
         self._client = _make_client(access)
+        self._used_at = 0.0
+        self._is_open = False
+        self.checked: set[str] = set()
+        """The prefixes whose version is known."""
+        self.checking = threading.Lock()
 
     def get(self, key: str) -> Found | None:
         for left in range(_TRIES - 1, -1, -1):
@@ -169,9 +176,13 @@ class Bucket:
 
     def list_keys(self, prefix: str, after: str = "") -> Iterator[str]:
         """The keys that begin so, and come after another, in the order of their bytes."""
+        return (key for key, _ in self.list_etags(prefix, after))
+
+    def list_etags(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        """The same, each with its ETag, which is empty if the service does not tell it."""
         for page in self._pages(Prefix=prefix, StartAfter=prefix + after):
             for one in page.get("Contents", ()):
-                yield one["Key"]
+                yield one["Key"], one.get("ETag", "")
 
     def list_folders(self, prefix: str) -> Iterator[str]:
         """The next pieces, up to a slash, of the keys that begin so."""
@@ -193,7 +204,17 @@ class Bucket:
         """Seconds since 1970, by the server's clock where this machine's differs from it."""
         return time.time() + self._skew
 
+    @property
+    def has_idle(self) -> bool:
+        return self._is_open
+
+    def close_idle(self, seconds: float) -> None:
+        if time.monotonic() - self._used_at >= seconds:
+            self.close()
+
     def close(self) -> None:
+        # It connects again when it is used again.
+        self._is_open = False
         self._client.close()
 
     def _pages(self, **given: str) -> Iterator[Mapping[str, Any]]:
@@ -213,7 +234,10 @@ class Bucket:
             )
 
     def _ask(self, request: Callable[..., Mapping[str, Any]], **values: object) -> Mapping[str, Any]:
-        begun = time.time()
+        begun, self._used_at = time.time(), time.monotonic()
+        if not self._is_open:
+            self._is_open = True
+            close_later()
         answer: Mapping[str, Any] = {}
         try:
             answer = request(Bucket=self._name, **values)
@@ -311,19 +335,22 @@ class Names:
     """The keys of objects, under a prefix."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self.version = f"{self._prefix}outrider.json"
-        self.projects = f"{self._prefix}sessions/"
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        self.version = f"{self.prefix}outrider.json"
+        self.projects = f"{self.prefix}sessions/"
 
     def project(self, project: str) -> str:
         return f"{self.projects}{_escaped(project)}/"
+
+    def index(self, project: str) -> str:
+        return f"{self.prefix}index/{_escaped(project)}"
 
     def head(self, place: Place) -> str:
         return f"{self.project(place.project)}{_escaped(place.session)}"
 
     def found(self, session: str) -> str:
         """The prefix of the objects that name the projects of a session."""
-        return f"{self._prefix}found/{_escaped(session)}/"
+        return f"{self.prefix}found/{_escaped(session)}/"
 
     def found_in(self, place: Place) -> str:
         return f"{self.found(place.session)}{_escaped(place.project)}"
@@ -333,7 +360,7 @@ class Names:
 
     def batches(self, session: Place, generation: str) -> str:
         """The prefix of the batches of a transcript, from one deletion to the next."""
-        return f"{self._prefix}batches/{_escaped(session.project)}/{_escaped(session.session)}/{generation}/"
+        return f"{self.prefix}batches/{_escaped(session.project)}/{_escaped(session.session)}/{generation}/"
 
 
 # The store.
@@ -357,6 +384,37 @@ _PASSING: Final = {
 """A bare number is an answer without what S3 says: from something between, or cut off."""
 
 
+_UNINDEXED: Final = 8
+"""So few heads are read rather than an index, or before one is written."""
+
+
+class _Index(msgspec.Struct):
+    """The heads of a project as they were, without what lists do not need."""
+
+    version: int = _VERSION
+    heads: dict[str, tuple[str, str]] = {}
+    """By key, each with its ETag."""
+
+    @classmethod
+    def read(cls, found: Found | None) -> _Index:
+        """One that cannot be read is empty."""
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            index = cls() if found is None else msgspec.json.decode(found.data, type=cls)
+            return index if index.version == _VERSION else cls()
+        return cls()
+
+    def is_right(self, key: str, etag: str) -> bool:
+        return bool(etag) and self.heads.get(key, ("", ""))[0] == etag
+
+
+def _short(data: bytes) -> str:
+    """A head as an index has it; empty if it is damaged."""
+    with suppress(ValueError):
+        head = msgspec.json.decode(data, type=Head)
+        return msgspec.json.encode(replace(head, parts={}, lease=None, removed=())).decode()
+    return ""
+
+
 _heeding: Final[set[tuple[str | None, str]]] = set()
 """Endpoints and buckets that were seen to heed conditions."""
 
@@ -366,14 +424,15 @@ class S3Store(HeadStore):
 
     Credentials are given, or found as boto3 finds them. For a service other than Amazon's give its
     `endpoint`; it has to support conditional writes (`If-Match` and `If-None-Match` of `PutObject`), which is
-    checked on first use. An append takes two requests, and a list one request for each session.
+    checked on first use. An append takes two requests. A list takes one for a thousand sessions, one for an
+    index, and one for each session that has changed since the index was written.
 
     Raises `StoreError` if it fails; `retryable` says whether a later call may succeed.
     """
 
     _removes_later = True
-    _opened: Bucket | None
-    _opening: threading.Lock
+    # Each page lists the rest.
+    _page_bytes = 8 << 20
 
     def __init__(
         self,
@@ -403,7 +462,7 @@ class S3Store(HeadStore):
                 "`endpoint` is not the address of a server", hint="Give https://host:port, without a user."
             )
         limit = None if timeout is None else timeout + _GRACE
-        self._access = Access(
+        access = self._access = Access(
             parts.netloc,
             endpoint,
             region,
@@ -415,6 +474,7 @@ class S3Store(HeadStore):
             limit,
         )
         self._names = Names(unquote(parts.path))
+        self._shared = Share(access, partial(Bucket, access))
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -465,10 +525,11 @@ class S3Store(HeadStore):
                 with suppress(Conflict):
                     self._replace(place.main, Change(head, replace(head, removed=())), version)
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
         bucket, prefix = self._bucket(), self._names.batches(place, part.generation)
         keys = bucket.list_keys(prefix, BatchName.start(start))
         names = chain((key.removeprefix(prefix) for key in keys), part.count, part.last, start)
+        names = names[: stop - start]
         bodies = bucket.get_all([prefix + name.text for name in names])
         return [
             Batch(name.mark, body.data) for name, body in zip(names, bodies, strict=True) if body is not None
@@ -479,12 +540,34 @@ class S3Store(HeadStore):
     ) -> list[tuple[str, bytes]]:
         bucket = self._bucket()
         if project is not None:
-            keys = list(bucket.list_keys(self._names.project(project)))
-        else:
-            found = bucket.list_keys(self._names.found(session or ""))
-            keys = [self._names.head_of_found(key, session or "") for key in found]
+            return self._find_indexed(bucket, project)
+        found = bucket.list_keys(self._names.found(session or ""))
+        keys = [self._names.head_of_found(key, session or "") for key in found]
         heads = zip(keys, bucket.get_all(keys), strict=True)
         return [(key, one.data) for key, one in heads if one is not None]
+
+    def _find_indexed(self, bucket: Bucket, project: str) -> list[tuple[str, bytes]]:
+        """The heads of a project, of which only those are read that are not in its index as they are now.
+
+        The index is no more than a copy: who lists writes it, and whatever becomes of it, lists are right.
+        """
+        listed = dict(bucket.list_etags(self._names.project(project)))
+        name = self._names.index(project)
+        index = _Index.read(bucket.get(name) if len(listed) > _UNINDEXED else None)
+        known = {key: index.heads[key] for key, etag in listed.items() if index.is_right(key, etag)}
+        missing = [key for key in listed if key not in known]
+        read = zip(missing, bucket.get_all(missing), strict=True)
+        found = {key: one for key, one in read if one is not None}
+        if len(missing) > _UNINDEXED or len(index.heads) - len(known) > _UNINDEXED:
+            added = {key: (one.etag, short) for key, one in found.items() if (short := _short(one.data))}
+            try:
+                bucket.put(name, msgspec.json.encode(_Index(heads={**known, **added})))
+            except Exception as error:
+                # Who may only read lists no less.
+                if self._explain(error) is None:
+                    raise
+        heads = {key: head.encode() for key, (_, head) in known.items()}
+        return list({**heads, **{key: one.data for key, one in found.items()}}.items())
 
     def _list_projects(self) -> list[str]:
         found: list[str] = []
@@ -500,14 +583,17 @@ class S3Store(HeadStore):
         return self._bucket().time()
 
     def _bucket(self) -> Bucket:
-        if (bucket := self._opened) is not None:
-            return bucket
-        with self._opening:
-            if self._opened is None:
-                bucket = Bucket(self._access)
-                self._set_up(bucket)
-                self._opened = bucket
-            return self._opened
+        bucket, prefix = self._shared.get(), self._names.prefix
+        if prefix not in bucket.checked:
+            with bucket.checking:
+                if prefix not in bucket.checked:
+                    self._set_up(bucket)
+                    bucket.checked.add(prefix)
+        return bucket
+
+    @property
+    def _address(self) -> Hashable:
+        return self._shared.key
 
     def _set_up(self, bucket: Bucket) -> None:
         """Say which version this is, and find out whether conditions are heeded: not all endpoints do."""
@@ -541,15 +627,7 @@ class S3Store(HeadStore):
         )
 
     def _close(self) -> None:
-        with self._opening:
-            bucket, self._opened = self._opened, None
-        if bucket is not None:
-            bucket.close()
-
-    def _forget(self) -> None:
-        super()._forget()
-        self._opened = None
-        self._opening = threading.Lock()
+        self._shared.let_go()
 
     def _explain(self, error: Exception) -> tuple[str, bool] | None:
         code, reason = code_of(error), " ".join(str(error).split()) or type(error).__name__

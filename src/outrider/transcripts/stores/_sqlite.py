@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from contextlib import contextmanager
+from functools import partial
 from threading import Condition, Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -26,10 +27,11 @@ from outrider.transcripts.stores._base import (
 )
 from outrider.transcripts.stores._blocking import DEFAULT_TIMEOUT, Explained, raise_if_abandoned
 from outrider.transcripts.stores._heads import Batch, Change, Conflict, Head, HeadStore, Part, read_head
+from outrider.transcripts.stores._shared import Resource, Share, close_later
 from outrider.transcripts.stores._urls import SECONDS, absolute_path, local_path, take_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Hashable, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
 APPLICATION_ID: Final = 0x4F757431
 """Tells a database of sessions from those of other programs."""
+
+_IS_SESSION: Final = r"substr(project, 1, 6) <> '\u0000'"
+"""Of all that is listed: records of Outrider itself are in projects that begin with NUL."""
 
 MIGRATIONS: Sequence[Sequence[str]] = (
     (
@@ -57,6 +62,14 @@ MIGRATIONS: Sequence[Sequence[str]] = (
             data BLOB NOT NULL,
             PRIMARY KEY (generation, number)
         )""",
+    ),
+    (
+        # Lists of the latest sessions read no others. Records of Outrider itself have a time of their own.
+        "ALTER TABLE sessions ADD COLUMN mtime INTEGER",
+        """UPDATE sessions SET mtime = json_extract(CAST(head AS TEXT), '$.mtime')
+            WHERE is_listed AND json_valid(CAST(head AS TEXT))""",
+        "CREATE INDEX sessions_by_project_and_time ON sessions (project, mtime) WHERE is_listed",
+        f"CREATE INDEX sessions_by_time ON sessions (mtime) WHERE is_listed AND {_IS_SESSION}",
     ),
 )
 """The statements that lead from one version to the next, from an empty database on."""
@@ -149,11 +162,13 @@ class _Open(NamedTuple):
     generation: int
 
 
-class Connections:
+class Connections(Resource):
     """Connections that are used by one thread at a time, and kept for the next."""
 
     def __init__(self, path: Path, name: str, wait: float) -> None:
+        super().__init__()
         self._path, self._name, self._wait = path, name, wait
+        self._used_at = 0.0
         self._idle: list[_Open] = []
         self._in_use = 0
         self._generation = 0
@@ -178,6 +193,7 @@ class Connections:
                 self._changed.notify_all()
                 if kept is not None:
                     self._put_back(kept, is_whole)
+            close_later()
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
@@ -188,8 +204,16 @@ class Connections:
             yield connection
             connection.execute("COMMIT")
 
+    @property
+    def has_idle(self) -> bool:
+        return bool(self._idle)
+
+    def close_idle(self, seconds: float) -> None:
+        with self._changed:
+            if time.monotonic() - self._used_at >= seconds:
+                self._close_idle()
+
     def close(self) -> None:
-        """Those in use are closed after that."""
         with self._changed:
             self._generation += 1
             self._close_idle()
@@ -217,6 +241,7 @@ class Connections:
             kept.connection.rollback()
         if is_whole and kept.generation == self._generation:
             self._idle.append(kept)
+            self._used_at = time.monotonic()
         else:
             kept.connection.close()
 
@@ -306,7 +331,8 @@ class SqliteStore(HeadStore):
         hint = "Give the path of a file; `memory:` is a store in memory."
         self._path = absolute_path(given, "a SQLite database", hint)
         super().__init__(f"sqlite:///{given}", timeout=timeout)
-        self._connections = Connections(self._path, self.name, self._patience)
+        make = partial(Connections, self._path, self.name, self._patience)
+        self._connections = Share(("sqlite", self._path, timeout), make)
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -326,7 +352,7 @@ class SqliteStore(HeadStore):
 
     def _replace(self, session: Place, change: Change, version: bytes | None) -> bytes | None:
         names, data = _names(session), change.head.data
-        with self._connections.transaction() as connection:
+        with self._connections.get().transaction() as connection:
             row = connection.execute(_HEAD, names).fetchone()
             if (None if row is None else row[0]) != version:
                 raise Conflict
@@ -340,14 +366,15 @@ class SqliteStore(HeadStore):
                 connection.execute("DELETE FROM sessions WHERE project = ? AND session = ?", names)
             else:
                 connection.execute(
-                    "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
-                    (*names, change.head.mtime is not None, data),
+                    "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?)",
+                    (*names, change.head.mtime is not None, data, change.head.mtime),
                 )
         return data
 
-    def _read_batches(self, place: Place, part: Part, start: int) -> list[Batch]:
-        statement = "SELECT mark, data FROM batches WHERE generation = ? AND number >= ? ORDER BY number"
-        return [Batch(*row) for row in self._select(statement, part.generation, start)]
+    def _read_batches(self, place: Place, part: Part, start: int, stop: int) -> list[Batch]:
+        statement = """SELECT mark, data FROM batches
+            WHERE generation = ? AND number >= ? AND number < ? ORDER BY number"""
+        return [Batch(*row) for row in self._select(statement, part.generation, start, stop)]
 
     def _find_heads(
         self, *, project: str | None = None, session: str | None = None
@@ -357,22 +384,22 @@ class SqliteStore(HeadStore):
         statement = f"SELECT session, head FROM sessions WHERE {name} = ? AND is_listed"
         return [(restored(its), data) for its, data in self._select(statement, plain(value))]
 
+    def _find_latest(self, project: str | None, limit: int) -> list[tuple[str, bytes]]:
+        which, given = (_IS_SESSION, ()) if project is None else ("project = ?", (plain(project),))
+        statement = f"""SELECT session, head FROM sessions WHERE is_listed AND {which}
+            ORDER BY mtime DESC LIMIT ?"""
+        return [(restored(its), data) for its, data in self._select(statement, *given, limit)]
+
     def _list_projects(self) -> list[str]:
         rows = self._select("SELECT DISTINCT project FROM sessions WHERE is_listed")
         return [restored(project) for (project,) in rows]
 
+    @property
+    def _address(self) -> Hashable:
+        return self._connections.key
+
     def _close(self) -> None:
-        self._connections.close()
-
-    def _before_fork(self) -> None:
-        self._connections.before_fork()
-
-    def _after_fork(self) -> None:
-        self._connections.after_fork()
-
-    def _begin_in_child(self) -> None:
-        super()._begin_in_child()
-        self._connections.forget()
+        self._connections.let_go()
 
     def _explain(self, error: Exception) -> Explained | None:
         if isinstance(error, OSError):
@@ -398,7 +425,7 @@ class SqliteStore(HeadStore):
         # Reading creates no database.
         if not self._path.exists():
             return []
-        with self._connections.one() as connection:
+        with self._connections.get().one() as connection:
             return connection.execute(statement, values).fetchall()
 
 

@@ -466,7 +466,7 @@ class Child:
             return
         try:
             self.returncode = self._wait_for_exit_code()
-        except ChildProcessError:  # somebody else in this process waits for any child
+        except ChildProcessError:  # someone else in this process waits for any child
             log.warning("process %d was reaped by somebody else; its exit code is lost", self.pid)
         self.leader.reap_orphans()
 

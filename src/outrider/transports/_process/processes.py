@@ -52,7 +52,7 @@ class ProcessTable:
 
     can_be_searched = False
     has_tags = False
-    """Whether `put_tag` marks a process for good. Where it does not, descent counts as well."""
+    """Whether `put_tag` marks a process permanently. Where it does not, descent counts as well."""
 
     def stat_of(self, pid: int) -> Stat | None:
         """None if there is no such process."""
@@ -139,7 +139,7 @@ class ProcTable(ProcessTable):
 
 # A limit is handed down to all that a process starts, and a new session, an empty environment, another
 # program or another parent change nothing about it. This one concerns real-time scheduling alone, and counts
-# microseconds: tens of thousands of years are no limit, and nobody else has a use for such a number.
+# microseconds: tens of thousands of years are no limit, and no one else has a use for such a number.
 _TAG_BIT: Final = 1 << 61
 
 
@@ -282,7 +282,7 @@ class Leader:
         if hasattr(os, "waitid"):
             try:
                 return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-            except ChildProcessError:  # somebody has reaped it
+            except ChildProcessError:  # someone has reaped it
                 return True
         # macOS, before Python 3.13.
         stat = processes().stat_of(self.pid)
@@ -294,7 +294,7 @@ class Leader:
             try:
                 flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
                 return os.waitid(os.P_PID, self.pid, flags) is not None
-            except ChildProcessError:  # somebody has reaped it
+            except ChildProcessError:  # someone has reaped it
                 return False
         try:
             stat = processes().stat_of(self.pid)
@@ -304,7 +304,7 @@ class Leader:
 
     def signal_group(self, number: int) -> bool:
         """Signal the group; says whether anything may be in it. Only while the child has not been reaped:
-        until then nobody else can get its number."""
+        until then no one else can get its number."""
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):  # the last: macOS, when only zombies are left
@@ -319,7 +319,7 @@ class Leader:
                 stat = processes().stat_of(pid)
                 if stat is not None and not stat.is_running and stat.started == started:
                     os.waitpid(pid, os.WNOHANG)
-            except OSError:  # somebody else's, as usual
+            except OSError:  # someone else's, as usual
                 pass
 
 

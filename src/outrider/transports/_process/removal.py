@@ -43,7 +43,7 @@ def lock(path: str) -> int:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FileNotFoundError(path) from None
-        except OSError:  # a file system without locks, where nobody takes one for old, either
+        except OSError:  # a file system without locks, where no one takes one for old, either
             pass
         if not os.path.samestat(os.fstat(number), os.lstat(path)):
             raise FileNotFoundError(path)

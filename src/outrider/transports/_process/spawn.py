@@ -2,7 +2,7 @@
 
 The folder is made before the process starts, is readable by its user alone, and is removed when it has ended,
 or by the watchdog, or by the next host that is started. Does not own the process: the `Child` does, which
-`start` gives back."""
+`start` returns."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def run_uninterrupted(function: Callable[[], None]) -> None:
     """Call a function without interruption by signals; their handlers are called afterwards.
 
     A handler may raise between any two steps in the main thread, as that of Ctrl-C does on trio, and a
-    process that has been started and is not yet known to anybody would be left. (To start it in another
+    process that has been started and is not yet known to anyone would be left. (To start it in another
     thread would be safe too, and took three times as long on a busy machine.)
     """
     if current_thread() is not main_thread():

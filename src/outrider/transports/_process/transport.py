@@ -384,7 +384,7 @@ class Finished(NamedTuple):
 async def run_to_end(command: Command, *, timeout: float) -> Finished:
     """Run a command with empty input, for `timeout` seconds at most; then it is killed.
 
-    Raises a `LaunchError` if it cannot be started. That it fails is no error here: the exit code tells.
+    Raises a `LaunchError` if it cannot be started. That it fails is not an error here: the exit code tells.
     """
     output = bytearray()
     transport = ProcessTransport(command)

@@ -170,7 +170,7 @@ class WakeupFd:
     def notify(self) -> None:
         try:
             os.write(self._writable.number, _MARK)
-        except OSError:  # full: it is readable already; closed: nobody is there
+        except OSError:  # full: it is readable already; closed: no one is there
             pass
 
     def clear(self) -> None:
@@ -300,7 +300,7 @@ class AsideThread:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew in a forked process: the thread and its calls belong to the parent."""
+        """Begin again in a forked process: the thread and its calls belong to the parent."""
         self._lock = Lock()
         self.calls: deque[Callable[[], object]] = deque()
         self._thread: Thread | None = None

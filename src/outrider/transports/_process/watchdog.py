@@ -37,7 +37,7 @@ class Watchdog:
     """Starts the watchdog with the first child, and keeps it informed of all children."""
 
     def __init__(self, host_id: str, tag: int = 0, wake: Callable[[], object] = lambda: None) -> None:
-        """`wake` is called when the supervisor has to `register` it anew."""
+        """`wake` is called when the supervisor has to `register` it again."""
         self._host_id = host_id
         self._tag = tag
         self._wake = wake

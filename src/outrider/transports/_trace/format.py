@@ -177,7 +177,7 @@ def read_trace(path: StrPath) -> Recording:
             if is_last and not line.endswith(b"\n") and records:
                 is_cut_short = True
                 break
-            raise TranscriptDamaged(name, number, message=f"This is no line of a trace: {error}") from None
+            raise TranscriptDamaged(name, number, message=f"This is not a line of a trace: {error}") from None
         if read.run is not None:
             run = read.run
         elif not run or (read.event == "start" and has_begun):

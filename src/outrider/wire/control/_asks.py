@@ -375,7 +375,7 @@ class RemoteAsk(_OpaqueAsk):
 
 
 class UnknownAsk(_OpaqueAsk):
-    """A request that has no class of its own; "unsupported" is the answer that lets the agent go on."""
+    """A request that has no class of its own; "unsupported" is the answer that lets the agent continue."""
 
 
 Ask: TypeAlias = (

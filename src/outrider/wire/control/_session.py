@@ -3,8 +3,6 @@
 Settings, usage, plugins and dialogs are in `_settings`.
 """
 
-from __future__ import annotations
-
 from msgspec import UNSET, UnsetType, field
 
 from outrider.wire._value import Json, JsonObject, Value
@@ -120,7 +118,7 @@ class MessageCancelled(Payload):
     """Whether a queued message could be taken back."""
 
     cancelled: bool = False
-    """False: its turn had begun, or nobody knows it."""
+    """False: its turn had begun, or no one knows it."""
 
 
 class PermissionModeSet(Payload):
@@ -361,7 +359,7 @@ class SetColor(Request[Acknowledged], tag="set_color"):
 
 
 class SetHasSubscribers(Request[Acknowledged], tag="set_has_subscribers"):
-    """Says whether anybody watches; if not, stream events may be held back."""
+    """Says whether anyone watches; if not, stream events may be held back."""
 
     has_subscribers: bool | None
     """None, sent as null: not known."""
@@ -645,7 +643,7 @@ class GetWorkspaceDiff(OpenRequest[WorkspaceDiff], tag="get_workspace_diff"):
 
 
 class StopTask(Request[Acknowledged], tag="stop_task"):
-    """Ends a background task. An id that nobody knows is acknowledged too."""
+    """Ends a background task. An id that no one knows is acknowledged too."""
 
     task_id: str
 

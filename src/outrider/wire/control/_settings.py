@@ -432,7 +432,7 @@ class PluginInfo(Payload):
 
 
 class CacheImpact(Payload):
-    """What in the prompt would change, so that it has to be cached anew."""
+    """What in the prompt would change, so that it has to be cached again."""
 
     mcp_servers_added: list[str] | None = None
     mcp_servers_removed: list[str] | None = None
@@ -641,7 +641,7 @@ class ReloadPlugins(Request[PluginsReloaded], tag="reload_plugins"):
     """Loads plugins again, and with them commands, agents and servers."""
 
     hold_on_cache_impact: bool | None = None
-    """Do nothing if the prompt would have to be cached anew; say so instead."""
+    """Do nothing if the prompt would have to be cached again; say so instead."""
     add_plugins: list[JsonObject] | None = None
     refuse_if_busy: bool | None = None
     """Fail with `reload_plugins_busy` during a turn."""

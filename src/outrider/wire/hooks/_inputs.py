@@ -183,7 +183,7 @@ class UserPromptExpansionInput(_KnownInput, kw_only=True):
 
 
 class SessionStartInput(_KnownInput, kw_only=True):
-    """A session begins, or goes on with another conversation."""
+    """A session begins, or continues another conversation."""
 
     source: str
     """`startup`, `resume`, `clear`, `compact` or `fork`."""
@@ -294,7 +294,7 @@ class PermissionRequestInput(_ToolInput, kw_only=True):
 
 
 class PermissionDeniedInput(_ToolInput, kw_only=True):
-    """A tool was refused with nobody asked."""
+    """A tool was refused with no one asked."""
 
     tool_use_id: str
     reason: str

@@ -195,7 +195,7 @@ class MessageDisplayOutput(SpecificOutput):
 
 
 class HookOutput(Received, rename="camel"):
-    """What a callback answers. An empty one lets everything go on."""
+    """What a callback answers. An empty one lets everything continue."""
 
     continue_: bool = msgspec.field(default=True, name="continue")
     """False ends the turn."""
@@ -216,9 +216,9 @@ class HookOutput(Received, rename="camel"):
     @classmethod
     def from_wire(cls, data: JsonObject) -> Self:
         """Read an answer; never raises. The event's own part is typed where that loses nothing of it."""
-        spelled = encode_output(data)
-        value = convert_leniently(cls, spelled)
-        value.hook_specific_output = _specific_from_wire(spelled.get("hookSpecificOutput"))
+        encoded = encode_output(data)
+        value = convert_leniently(cls, encoded)
+        value.hook_specific_output = _specific_from_wire(encoded.get("hookSpecificOutput"))
         value._raw = data
         return value
 
@@ -233,7 +233,7 @@ class HookOutput(Received, rename="camel"):
 
 
 class AsyncHookOutput(Received, rename="camel"):
-    """The callback goes on in the background and decides nothing; the agent does not wait for it."""
+    """The callback continues in the background and decides nothing; the agent does not wait for it."""
 
     async_timeout: int | None = None
     """Milliseconds that it may take."""

@@ -323,7 +323,7 @@ class WorkflowInput(ToolInput, rename="camel"):
     """Accepted and not used by today's program, as is `title`: the script says both."""
     title: str | None = None
     resume_from_run_id: str | None = None
-    """An earlier run to go on from."""
+    """An earlier run to continue from."""
 
 
 class CronCreateInput(ToolInput):
@@ -480,7 +480,7 @@ class WebFetchInput(ToolInput):
     prompt: str
     """What to find out from the page."""
     offset: int | None = None
-    """Where to go on in a page that was too long."""
+    """Where to continue in a page that was too long."""
 
 
 class WebSearchInput(ToolInput):

@@ -280,7 +280,7 @@ class BashOutput(_CamelOutput):
     background_wakes_owner: bool | None = None
     dangerously_disable_sandbox: bool | None = None
     return_code_interpretation: str | None = None
-    """What an exit code means that is no failure."""
+    """What an exit code means that is not a failure."""
     no_output_expected: bool | None = None
     structured_content: list[Any] | None = None
     persisted_output_path: str | None = None
@@ -295,6 +295,7 @@ class MonitorOutput(_CamelOutput):
     task_id: str
     timeout_ms: Number
     persistent: bool | None = None
+    kept_in_sandbox_by_check: bool | None = None
 
 
 class TaskStopOutput(ToolOutput):
@@ -620,7 +621,7 @@ TOOL_OUTPUTS: Final[dict[str, Any]] = {
 def typed_output(name: str, data: Json) -> ToolOutput | list[ToolOutput] | Json:
     """What the tool `name` gave back as a typed value, or `data` itself where none fits.
 
-    So it is `data` for tools without a class (`mcp__…` among them), for a text, which tells of a failure, and
+    So it is `data` for tools without a class (`mcp__…` among them), for a text, which reports a failure, and
     when a field is missing or of another type. Keys that no field names are passed over. Never raises.
     """
     kind = TOOL_OUTPUTS.get(_ALIASES.get(name, name))

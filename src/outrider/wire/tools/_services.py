@@ -16,7 +16,7 @@ class ToolInput(Value):
 
 
 class ToolOutput(Value):
-    """What a built-in tool gives back; its class is named after the tool."""
+    """What a built-in tool returns; its class is named after the tool."""
 
 
 class ArtifactInput(ToolInput):
@@ -55,7 +55,7 @@ class ProjectsInput(ToolInput):
     path: str | None = None
     content: str | None = None
     local_path: str | None = None
-    """A file to upload in the place of `content`."""
+    """A file to upload in place of `content`."""
     present_to_user: bool | None = None
     query: str | None = None
     n: Number | None = None
@@ -270,6 +270,7 @@ class ArtifactOutput(ToolOutput, rename=_artifact_key):
     favicon_sent: bool | None = None
     icon_dropped: bool | None = None
     audience: str | None = None
+    folder_audience: Literal["others", "unknown"] | None = None
     seq: int | None = None
     unchanged: bool | None = None
     live_subscription: str | None = None

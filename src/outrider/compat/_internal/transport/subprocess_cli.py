@@ -86,8 +86,8 @@ class SubprocessCLITransport(Transport):
         if given is not options:
             defaults = ClaudeAgentOptions()
             fields = [each.name for each in dataclasses.fields(given)]
-            told = {name: getattr(given, name) for name in fields}
-            changes = {name: value for name, value in told.items() if value != getattr(defaults, name)}
+            values = {name: getattr(given, name) for name in fields}
+            changes = {name: value for name, value in values.items() if value != getattr(defaults, name)}
             options = dataclasses.replace(options, **changes)
         if options.cli_path is None and (_is_changed(self, "_find_cli", "_find_bundled_cli")):
             options = dataclasses.replace(options, cli_path=self._find_cli())

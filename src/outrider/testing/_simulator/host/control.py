@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 Streams: TypeAlias = "PipeStreams | StandardStreams"
-"""Where a run reads and writes. Writing never waits and never fails: the program does not notice that nobody
+"""Where a run reads and writes. Writing never waits and never fails: the program does not notice that no one
 reads."""
 
 CONTROL_TYPES: Final = frozenset(("control_request", "control_response", "control_cancel_request"))
@@ -303,7 +303,7 @@ class Requests:
     async def _initialize(self, request: JsonObject) -> Answer:
         run, hooks = self._run, request.get("hooks")
         is_repeated = run.initialize is not None
-        # What is no object is refused as a whole.
+        # What is not an object is refused as a whole.
         given = cast("JsonObject", hooks) if isinstance(hooks, dict) else {"": hooks}
         run.hooks.register(None if hooks is None else given)
         run.initialize = {name: request[name] for name in request if name != "request_id"}

@@ -51,7 +51,7 @@ _SPECIFIC_TYPES: Final[dict[str, type]] = {
 }
 _TOOL_EVENTS: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
 _TOLD_LATER: Final = _TOOL_EVENTS | {"UserPromptSubmit"}
-"""Their notices are written with the tool's result, or when the turn has begun, by whoever writes that."""
+"""Their notices are written with the tool's result, or after the turn has begun."""
 _WITH_EFFORT: Final = _TOOL_EVENTS | {
     "PermissionRequest",
     "PostToolBatch",
@@ -98,14 +98,14 @@ class Verdict(msgspec.Struct, kw_only=True):
     """Frames still to be written: those of `PreToolUse` right before the tool's result, those of
     `PostToolUse` and `PostToolUseFailure` right after it."""
     reminders: tuple[str, ...] = ()
-    """What the model is told of the answers with its next request."""
+    """What the model is told about the answers with its next request."""
     refusal: JsonObject | None = None
     """Set if a prompt does not run: the frame to be written; its `content` is the text of the result."""
     prompt_kept: bool = False
     """Whether such a prompt stays in the conversation."""
     session_title: str | None = None
     failure: str | None = None
-    """`PreToolUse`: why the call cannot go on, with no decision of anybody."""
+    """`PreToolUse`: why the call cannot continue, without a decision."""
     is_gone: bool = False
     """There is no host any more that could answer."""
 
@@ -264,7 +264,7 @@ class Hooks:
         self.prompt_id: str | None = str(uuid4())
         """Of the prompt that is at work: set when a turn begins; part of each event."""
         self.continued: str | None = None
-        """The id of a deferred call, in a session that goes on with it."""
+        """The id of a deferred call, in a session that continues it."""
         self.is_late = False
         """Whether that call does not wait for the hooks, which the host has yet to name."""
 
@@ -294,8 +294,7 @@ class Hooks:
         """Ask each callback that matches, all at once, and wait for the answers.
 
         `subject` is what matchers look at; unset, it is the tool of the call, if there is one. What the
-        program tells of the answers is written, but for events about tools and prompts, where it is in
-        `notices`.
+        program reports about the answers is written; for events about tools and prompts, it is in `notices`.
         """
         if call is not None:
             subject, tool_use_id = subject or call.name, tool_use_id or call.id
@@ -328,10 +327,10 @@ class Hooks:
             total.add(answers[at])
         verdict = total.verdict()
         if is_continued and verdict.decision != "deny":
-            # Told only where a session goes on with a deferred call.
-            told: JsonObject = {"type": "hook_success", "hookName": f"{event}:Callback"}
-            told |= {"toolUseID": tool_use_id, "hookEvent": event, "content": "", "command": "callback"}
-            self._run.say(frames.attachment(told))
+            # Said only where a session continues a deferred call.
+            note: JsonObject = {"type": "hook_success", "hookName": f"{event}:Callback"}
+            note |= {"toolUseID": tool_use_id, "hookEvent": event, "content": "", "command": "callback"}
+            verdict.notices = (frames.attachment(note), *verdict.notices)
         if event not in _TOLD_LATER:
             for notice in verdict.notices:
                 self._run.say(notice)

@@ -46,7 +46,7 @@ class Introspection:
         return as_object(self._asked("jsonSchema")) or self._run.invocation.json_schema
 
     def tools(self) -> list[ToolSpec]:
-        """The tools that the model is told of."""
+        """The tools offered to the model."""
         run, found = self._run, self._run.invocation
         specs = [*run.tools.specs(), *run.questions.specs(), *run.mcp.specs()]
         is_named = found.tools is None or {"default", "Agent", "Task"} & set(found.tools)

@@ -95,11 +95,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[JsonObject, ...] = ()
     """Frames to write right before the tool's result."""
     reminders: tuple[str, ...] = ()
-    """What the model is told of the hooks' answers with its next request."""
+    """What the model is told about the hooks' answers with its next request."""
 
 
 class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What rules and mode say: the call runs, does not run, or somebody has to be asked."""
+    """What rules and mode say: the call runs, does not run, or someone has to be asked."""
 
     behavior: str
     message: str = ""
@@ -194,6 +194,7 @@ class Permissions:
             return Decision(is_allowed=False, message=text, detail=detail)
         given = self._shown(call)
         fields: JsonObject = {"tool_name": call.name, "tool_input": given, "tool_use_id": call.id}
+        fields |= present(mcp_server=self._run.mcp.server_of(call.name))
         verdict = await self._hooks.fire("PreToolUse", fields, call=call)
         decision = await self._decide(call, given, verdict)
         return msgspec.structs.replace(
@@ -392,7 +393,7 @@ class Permissions:
         return self._denied(call, given, found.message, "config", found.reason_type)
 
     async def _first_answer(self, call: ToolCall, given: JsonObject, ask: _Judgement) -> _Answer | None:
-        """The host's answer or that of a `PermissionRequest` hook, whichever is first; None: nobody's."""
+        """The host's answer or that of a `PermissionRequest` hook, whichever is first; None: no one's."""
         if not self.has_surface:
             return await self._ask_hooks(call, given, ask)
         if not self._hooks.has("PermissionRequest"):
@@ -499,7 +500,7 @@ class Permissions:
     # Changing.
 
     def set_mode(self, mode: str) -> JsonObject | None:
-        """Change the mode of the run; gives the frame that tells the host, if it is another mode.
+        """Change the mode of the run; returns the frame that tells the host, if it is another mode.
 
         Raises `ModeRefused` if it cannot be set.
         """
@@ -537,7 +538,7 @@ class Permissions:
             self._rules += [_read_rule(behavior, str(text), source) for text in as_list(given.get(behavior))]
 
     def apply(self, updates: Sequence[JsonObject]) -> None:
-        """Take up changes that came with an answer. They last for the run; no settings file is written."""
+        """Apply changes that came with an answer. They last for the run; no settings file is written."""
         for update in updates:
             source = str(update.get("destination", "session"))
             behavior = str(update.get("behavior", "allow"))
@@ -600,7 +601,7 @@ def _suggest(tool: str, content: str | None = None) -> JsonObject:
 def _meta(
     id: str, decision: str | None, source: str = "", reason_type: str | None = None, kind: str | None = None
 ) -> JsonObject:
-    """The entry of `tool_result_meta` for a call. Without a decision, nobody came to one."""
+    """The entry of `tool_result_meta` for a call. Without a decision, no one came to one."""
     made: JsonObject = {"id": id} if kind is None else {"id": id, "non_execution_kind": kind}
     if decision is not None:
         named: JsonObject = {"decision": decision, "source": source}
@@ -628,7 +629,7 @@ def _read_answer(answer: object) -> _Answer | None:
 
 
 def _refusal(call: ToolCall, mode: str) -> str | None:
-    """Why a question or a plan is refused before anybody is asked."""
+    """Why a question or a plan is refused before anyone is asked."""
     if call.name == "ExitPlanMode" and mode != "plan":
         return _NOT_PLANNING
     if call.name != "AskUserQuestion":

@@ -1,4 +1,4 @@
-"""The tool `Bash`, and what goes on beside a turn: commands and subagents, their frames, their output.
+"""The tool `Bash`, and what runs beside a turn: commands and subagents, their frames, their output.
 
 Commands really run, each in the folder of the session. Subagents, and the turn that follows a notification,
 are run elsewhere.
@@ -131,18 +131,13 @@ class Background:
         self._mark = secrets.token_hex(16)
         self._changed = anyio.Event()
         self.on_end: Callable[[str, JsonObject], None] = lambda text, origin: None
-        """Called when a task has ended that the model is to hear of: the text of the user message, and the
+        """Called when a task has ended that the model is notified of: the text of the user message, and the
         `origin` of the turn's result."""
 
     @property
     def is_busy(self) -> bool:
         """Whether a background shell or a background subagent runs."""
         return bool(self._live())
-
-    @property
-    def has_agents(self) -> bool:
-        """Whether a background subagent runs: the session is not idle until none does."""
-        return any(task.subagent_type is not None for task in self._live())
 
     def _live(self) -> list[_Task]:
         return [task for task in self._tasks.values() if task.is_backgrounded and not task.is_over]
@@ -204,7 +199,7 @@ class Background:
         return Outcome(content=f"{text}\n{content}".lstrip("\n"), detail=detail)
 
     async def _open(self, call: ToolCall, *, is_backgrounded: bool) -> _ShellTask:
-        """Start a command. Nothing is told of it unless it is in the background."""
+        """Start a command. Nothing is reported unless it is in the background."""
         id = "b" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
         output, command = self.output_file(id), str(call.input["command"])
         task = _ShellTask(
@@ -240,7 +235,7 @@ class Background:
         process: Process | None = None
         try:
             output.parent.mkdir(parents=True, exist_ok=True)
-            # Cut short, it would leave a process that nobody waits for.
+            # Cut short, it would leave a process that no one waits for.
             with output.open("wb") as file, anyio.CancelScope(shield=True):
                 process = await anyio.open_process(
                     [bash, "-c", command],
@@ -257,7 +252,7 @@ class Background:
         return process
 
     async def _wait(self, task: _ShellTask, limit: float) -> bool:
-        """Whether it ended before the limit, and before somebody moved it to the background."""
+        """Whether it ended before the limit, and before someone moved it to the background."""
         with anyio.move_on_after(limit):
             with anyio.move_on_after(_ANNOUNCED_AFTER):
                 await task.ended.wait()
@@ -278,7 +273,7 @@ class Background:
         self._say("task_started", task, {"is_backgrounded": task.is_backgrounded, "task_type": task.kind})
 
     def _move(self, task: _ShellTask, limit: float | None = None) -> None:
-        """Let a command go on in the background. It is stopped after `limit` seconds."""
+        """Let a command continue in the background. It is stopped after `limit` seconds."""
         task.is_backgrounded = True
         self.tell_running()
         if task.is_announced:
@@ -291,7 +286,7 @@ class Background:
     def move_all(self, tool_use_id: str | None = None) -> bool:
         """Move the commands in the foreground, or that of one call, as `background_tasks` asks.
 
-        Only those that `task_started` told of can be moved; says whether there was one.
+        Only those that `task_started` announced can be moved; returns whether there was one.
         """
         tasks = [
             task
@@ -335,7 +330,7 @@ class Background:
     def start_agent(
         self, call: ToolCall, *, is_backgrounded: bool, stop: Callable[[], None], **fields: object
     ) -> str:
-        """Tell of a subagent that starts; gives its id, which is the task's too.
+        """Report a subagent that starts; returns its id, which is the task's too.
 
         `stop` is called by `stop(task_id)`, and cancels the subagent.
         """
@@ -364,7 +359,7 @@ class Background:
         self, task_id: str, *, status: str, summary: str, usage: JsonObject, result: str
     ) -> None:
         """Tell that a subagent has ended ("completed", "failed", "killed"), and the model if it was in the
-        background. `summary` is what the subagent said last, `result` what the model is told."""
+        background. `summary` is what the subagent said last, `result` is the text for the model."""
         task = self._tasks[task_id]
         if status == "killed" and not task.is_over:
             self._stopped(task)
@@ -378,7 +373,7 @@ class Background:
 
     def output_file(self, task_id: str) -> Path:
         """Where the output of a task is."""
-        # In the program's own folder for temporary files there would be nobody to remove it.
+        # In the program's own folder for temporary files there would be no one to remove it.
         folder = self._run.config_dir / "tmp" / f"claude-{os.getuid()}"
         return folder / project_key(self._run.cwd) / self._run.session_id / "tasks" / f"{task_id}.output"
 
@@ -412,7 +407,7 @@ class Background:
         """The answer to `get_task_output`. Raises `LookupError` with the program's text."""
         task = self._tasks.get(task_id)
         if not isinstance(task, _ShellTask):
-            # To whoever asks it is a task that is not there.
+            # The caller asked for a task that does not exist.
             raise LookupError(  # noqa: TRY004
                 "get_task_output: no shell or Monitor task with that task_id in this session"
             )
@@ -422,13 +417,13 @@ class Background:
 
     def running(self) -> list[JsonObject]:
         """The tasks in the background, as `background_tasks_changed` has them."""
-        told: list[JsonObject] = []
+        tasks: list[JsonObject] = []
         for task in self._live():
             one: JsonObject = {"task_id": task.id, "run_id": task.run_id, "task_type": task.kind}
             if task.subagent_type is not None:
                 one["subagent_type"] = task.subagent_type
-            told.append({**one, "description": task.description})
-        return told
+            tasks.append({**one, "description": task.description})
+        return tasks
 
     def tell_running(self) -> None:
         """Write `background_tasks_changed`."""

@@ -80,7 +80,7 @@ class Calls:
         self._advance()
 
     async def wait(self) -> list[JsonObject]:
-        """Wait for all of them; gives their results."""
+        """Wait for all of them; returns their results."""
         while any(each.state != "done" for each in self._calls) and not self.is_interrupted:
             self._moved = anyio.Event()
             await self._moved.wait()
@@ -138,6 +138,8 @@ class Calls:
         if not decided.is_allowed:
             if decided.deferred:
                 self.deferred = call
+                for notice in decided.notices:
+                    run.say(dict(notice))
                 run.deferred.note(call)
             self.is_interrupted = self.is_interrupted or decided.interrupt
             denied = Outcome(content=decided.message, is_error=True, detail=decided.detail)

@@ -1,4 +1,4 @@
-"""The MCP servers of a run: their handshakes, their tools, calls of these, and what the host is told.
+"""The MCP servers of a run: their handshakes, their tools, calls of these, and their status for the host.
 
 Servers of the host are reached through `mcp_message`. Others are not started: the script gives the results of
 their tools.
@@ -52,7 +52,7 @@ class _Server:
         self.error: str | None = None
         self.info: JsonObject = {}
         self.tools: list[JsonObject] = []
-        """As the server tells of them."""
+        """As the server reports them."""
         self.settled = anyio.Event()
         self._run = run
         self._next_id = 0
@@ -69,7 +69,7 @@ class _Server:
     def source(self) -> str:
         return "sdk" if self.is_of_host else "dynamic"
 
-    def told(self, field: str) -> JsonObject:
+    def declared(self, field: str) -> JsonObject:
         """What a field of the host's `initialize` says of this server."""
         return as_object(as_object((self._run.initialize or {}).get(field)).get(self.name))
 
@@ -93,7 +93,7 @@ class _Server:
         if not self.is_of_host:
             text = "The simulated agent starts no MCP servers. Give the results of their tools in the script"
             raise _ServerError(f'{text}: `use_tool("mcp__{_plain(self.name)}__…", tool_result="…")`.')
-        if manifest := self.told("sdkMcpServerManifests"):
+        if manifest := self.declared("sdkMcpServerManifests"):
             self._next_id = 2
             self._greeted(as_object(manifest.get("initializeResult")))
             self.tools = _objects(as_object(manifest.get("toolsListResult")).get("tools"))
@@ -176,12 +176,12 @@ class _Server:
             raise _ServerError(str(refusal)) from None
 
     async def call(self, tool: str, arguments: JsonObject, call_id: str | None) -> JsonObject:
-        """Call a tool. Raises `_ServerError`. The server is told of a call that is given up."""
+        """Call a tool. Raises `_ServerError`. The server is notified of an abandoned call."""
         number = self._next_id
         meta: JsonObject = {} if call_id is None else {"claudecode/toolUseId": call_id}
         meta["progressToken"] = number
         params: JsonObject = {"name": tool, "arguments": arguments, "_meta": meta}
-        own = self.told("sdkMcpServerConfigs").get("timeout", self.config.get("timeout"))
+        own = self.declared("sdkMcpServerConfigs").get("timeout", self.config.get("timeout"))
         seconds = self._timeout("MCP_TOOL_TIMEOUT", math.inf)
         seconds = own / 1000 if isinstance(own, int | float) else seconds
         try:
@@ -347,8 +347,8 @@ class McpServers:
         """What the host said in `initialize` of asking for the tool."""
         if (found := self._find(name)) is None:
             return None
-        told = _objects(found[0].told("sdkMcpServerConfigs").get("tools"))
-        policies = {tool.get("name"): tool.get("permission_policy") for tool in told}
+        tools = _objects(found[0].declared("sdkMcpServerConfigs").get("tools"))
+        policies = {tool.get("name"): tool.get("permission_policy") for tool in tools}
         return cast("str | None", policies.get(found[1]["name"]))
 
     def statuses(self, *, brief: bool = False) -> list[JsonObject]:

@@ -133,7 +133,7 @@ class Subagents:
         if ended.error is not None:
             return ToolFailed(f"Agent failed: {ended.error.text}").outcome()
         used = list(dict.fromkeys(loop.used_tools))
-        content: list[JsonObject] = [{"type": "text", "text": loop.text}]
+        content: list[JsonObject] = [{"type": "text", "text": loop.text}] if loop.text else []
         counts: JsonObject = dict.fromkeys(_COUNTS, 0)
         for name in loop.used_tools:
             counts[_COUNTED_AS.get(name, "otherToolCount")] += 1

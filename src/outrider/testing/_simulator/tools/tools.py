@@ -68,14 +68,14 @@ class Files:
         shown = lines[first : None if limit is None else first + limit]
         (self._seen.add if len(shown) == len(lines) else self._seen.discard)(path)
         if not text:
-            told = _warning("the file exists but the contents are empty.")
+            content = _warning("the file exists but the contents are empty.")
         elif not shown:
-            told = _warning(
+            content = _warning(
                 f"the file exists but is shorter than the provided offset ({offset}). "
                 f"The file has {len(lines)} lines."
             )
         else:
-            told = "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, offset))
+            content = "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, offset))
         detail: JsonObject = {
             "filePath": given["file_path"],
             "content": "\n".join(shown),
@@ -83,11 +83,11 @@ class Files:
             "startLine": offset,
             "totalLines": len(lines),
         }
-        return Outcome(content=told, detail={"type": "text", "file": detail})
+        return Outcome(content=content, detail={"type": "text", "file": detail})
 
     def write(self, given: JsonObject) -> Outcome:
         path, content = self._find(given["file_path"]), str(given["content"])
-        # An empty file is as good as none.
+        # An empty file is like no file.
         original = self._load(path) or None
         self._save(path, content)
         self._seen.add(path)
@@ -99,12 +99,12 @@ class Files:
             "originalFile": original,
             "userModified": False,
         }
-        told = (
+        text = (
             f"File created successfully at: {given['file_path']}"
             if original is None
             else f"The file {given['file_path']} has been updated successfully."
         )
-        return Outcome(content=told + _CURRENT, detail=detail)
+        return Outcome(content=text + _CURRENT, detail=detail)
 
     def edit(self, given: JsonObject) -> Outcome:
         path, original = self._find(given["file_path"]), self.original(given)
@@ -125,8 +125,8 @@ class Files:
         if not is_seen:
             detail["contentNotInModelContext"] = True
         how = ". All occurrences were successfully replaced." if replaces_all else " successfully."
-        told = f"The file {given['file_path']} has been updated{how}{_CURRENT if is_seen else ''}"
-        return Outcome(content=told, detail=detail)
+        message = f"The file {given['file_path']} has been updated{how}{_CURRENT if is_seen else ''}"
+        return Outcome(content=message, detail=detail)
 
     def original(self, given: JsonObject) -> str:
         """What is in the file that is to be edited. Raises `Unusable` for an edit that cannot be made."""
@@ -210,7 +210,7 @@ def _patch(before: str, after: str) -> list[JsonObject]:
 
 
 def _spec(name: str, description: str, fields: str) -> ToolSpec:
-    """A tool and its parameters: `name`, `name!` if it is required, `name:type` if it is no text."""
+    """A tool and its parameters: `name`, `name!` if it is required, `name:type` if it is not text."""
     properties: JsonObject = {}
     for field in fields.split():
         parameter, _, kind = field.partition(":")
@@ -239,7 +239,7 @@ _SCRIPTED: Final = (
 _ONLY_BY_NAME: Final = frozenset({"Glob", "Grep", "TaskCreate", "TaskGet", "TaskList", "TaskUpdate"})
 """Those that a session has only if `--tools` names them."""
 _WITHOUT_BASH: Final = frozenset({"Glob", "Grep"})
-"""Those of them that a session without `Bash` has all the same."""
+"""Those of them that a session without `Bash` has nevertheless."""
 _FORMER: Final = frozenset(["TodoWrite"])
 """Those of older programs, which the program still knows by name."""
 
@@ -260,7 +260,7 @@ class Tools:
         self.mark_read = self._files.mark_read
 
     def specs(self) -> list[ToolSpec]:
-        """The tools that the model is told of, as `--tools` and `--disallowedTools` leave them, by name.
+        """The tools offered to the model, as `--tools` and `--disallowedTools` leave them, by name.
 
         `Agent`, `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among
         them: other parts have those.
@@ -281,10 +281,10 @@ class Tools:
         return name in _SPECS or name in _FORMER
 
     def check(self, call: ToolCall) -> Outcome | None:
-        """What is wrong with a call that the program refuses before it asks anybody: a tool that is not
+        """What is wrong with a call that the program refuses before it asks anyone: a tool that is not
         there, an input that does not fit. None: nothing.
 
-        The frame of such a result has no `tool_result_meta`, and no hook hears of the call.
+        The frame of such a result has no `tool_result_meta`, and no hook is called.
         """
         name, given = call.name, call.input
         if name not in self._names():
@@ -299,7 +299,7 @@ class Tools:
         except Unusable as error:
             return error.outcome()
         except ToolFailed:
-            # Told when it is carried out.
+            # Reported when it is carried out.
             return None
         return None
 
@@ -319,12 +319,12 @@ class Tools:
                 case "Write":
                     return self._files.write(call.input)
                 case _:
-                    told = (
+                    problem = (
                         f"The simulated agent does not run {call.name}. Give its result in the script: "
                         f'`use_tool("{call.name}", …, tool_result="…")`.'
                     )
-                    self._run.complain(told)
-                    return ToolFailed(told).outcome()
+                    self._run.complain(problem)
+                    return ToolFailed(problem).outcome()
         except ToolFailed as error:
             return error.outcome()
 
@@ -359,7 +359,7 @@ _QUESTIONS: Final = (
 
 
 class Questions:
-    """AskUserQuestion, EnterPlanMode and ExitPlanMode. They are offered only if somebody can be asked."""
+    """AskUserQuestion, EnterPlanMode and ExitPlanMode. They are offered only if someone can be asked."""
 
     def __init__(self, run: Run, permissions: Permissions) -> None:
         self._run, self._permissions = run, permissions
@@ -395,7 +395,7 @@ class Questions:
             return None
 
     def filled(self, call: ToolCall) -> ToolCall:
-        """The call with what the program adds to its input before anybody sees it: the plan.
+        """The call with what the program adds to its input before anyone sees it: the plan.
 
         A plan that the script gives, and that no file holds, is put into the file.
         """
@@ -435,11 +435,11 @@ class Questions:
         if text != kept:
             detail["planWasEdited"] = True
             title += " (edited by user)"
-        told = (
+        content = (
             "User has approved your plan. You can now start coding.\n\nYour plan has been saved to:"
             f" {path}\n\n## {title}:\n{text}"
         )
-        return Outcome(content=told, detail=detail)
+        return Outcome(content=content, detail=detail)
 
 
 def _answered(given: JsonObject) -> Outcome:
@@ -449,17 +449,17 @@ def _answered(given: JsonObject) -> Outcome:
     if given.get("response"):
         return Outcome(content=f"The user responded: {given['response']}", detail=detail)
     asked = [str(as_object(question).get("question")) for question in questions]
-    told = [f'"{text}"="{_joined(answers[text])}"' for text in asked if text in answers]
-    if not told:
+    replies = [f'"{text}"="{_joined(answers[text])}"' for text in asked if text in answers]
+    if not replies:
         return Outcome(content="The user did not answer the questions.", detail=detail)
     options = [
         as_object(each) for question in questions for each in as_list(as_object(question).get("options"))
     ]
     labels = {str(option.get("label")) for option in options}
     if given.get("annotations") or not set(", ".join(map(_joined, answers.values())).split(", ")) <= labels:
-        text = f"The user answered: {', '.join(told)}. Read the answers carefully, and do what they say."
+        text = f"The user answered: {', '.join(replies)}. Read the answers carefully, and do what they say."
         return Outcome(content=text, detail=detail)
-    text = f"Your questions have been answered: {', '.join(told)}."
+    text = f"Your questions have been answered: {', '.join(replies)}."
     return Outcome(content=f"{text} You can now continue with these answers in mind.", detail=detail)
 
 

@@ -1,35 +1,46 @@
-"""`Journal`: the tasks of a run in a file, with the state and the outcome of each.
-
-Its methods wait for the disk, so a run calls them in threads.
-"""
+"""`SqliteJournal`: a journal in a file, for one runner at a time."""
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import sqlite3
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from outrider._folders import make_private, refuse_planted
-from outrider.errors import OptionsError, UsageError
+from outrider.errors import UsageError
 from outrider.fleet._budget.budget import Spent
 from outrider.fleet._errors import JournalBusy, JournalInvalid
+from outrider.fleet._journal.journal import (
+    AT_ONCE,
+    Begun,
+    Change,
+    Counts,
+    Entry,
+    Finished,
+    Journal,
+    Noted,
+    other_task,
+    read_task,
+    same_id,
+    undamaged,
+    write_task,
+)
 from outrider.fleet._task import Outcome, Status, Task
-from outrider.redaction import preview
 from outrider.session import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from typing import Self
+    from collections.abc import Generator
 
 
 _APPLICATION_ID: Final = 0x4272644A
@@ -155,26 +166,19 @@ def explained(path: Path) -> Generator[None]:
             sqlite3.SQLITE_NOTADB: "it is not a journal, or it is damaged",
             sqlite3.SQLITE_CORRUPT: f"it is damaged ({error})",
         }.get(code, str(error))
-        raise JournalInvalid(path, reason, hint=_HINTS.get(code, JournalInvalid.hint)) from error
+        may_pass = code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+        hint = _HINTS.get(code, JournalInvalid.hint)
+        raise JournalInvalid(path, reason, retryable=may_pass, hint=hint) from error
     except OSError as error:
-        raise JournalInvalid(path, error.strerror or str(error)) from error
-
-
-@contextmanager
-def undamaged(path: Path) -> Generator[None]:
-    """Turn values that no journal has into `JournalInvalid`."""
-    try:
-        yield
-    except JournalInvalid:
-        raise
-    except (OptionsError, ArithmeticError, RecursionError, TypeError, ValueError) as error:
-        raise JournalInvalid(path, f"it is damaged ({preview(str(error))})") from error
+        may_pass = error.errno in NO_ROOM
+        raise JournalInvalid(path, error.strerror or str(error), retryable=may_pass) from error
 
 
 def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _NO_ROOM: Final = "Make room on the disk, and resume: what was written before is there."
 _NOT_ALLOWED: Final = "Check who may write to it, and into its folder: to read it takes files there, too."
@@ -243,70 +247,22 @@ class RunnerLock:
             self._connection = None
 
 
-_AT_ONCE: Final = 256
-"""Rows that are read at a time, so that not all tasks are in memory."""
+class SqliteJournal(Journal):
+    """A journal in a SQLite file."""
 
-
-class Entry(NamedTuple):
-    """A task that has not ended, as the journal knows it."""
-
-    number: int
-    task: Task
-    attempts: int = 0
-    session_id: str | None = None
-    """Of the last attempt, if the task was started."""
-    workspace: str | None = None
-    started_at: float | None = None
-    usage: Usage = Usage()
-    """Of all attempts so far."""
-    tool_calls: int = 0
-    not_kept: tuple[str, ...] = ()
-    """Where its options had secrets, which a journal does not keep."""
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """How many tasks are in which state."""
-
-    pending: int = 0
-    started: int = 0
-    """Begun and not ended; running, or cut off with their runner."""
-    done: int = 0
-    failed: int = 0
-    skipped: int = 0
-    over_budget: int = 0
-    waiting: int = 0
-
-    @property
-    def ended(self) -> int:
-        return self.done + self.failed + self.skipped + self.over_budget + self.waiting
-
-    @property
-    def total(self) -> int:
-        return self.pending + self.started + self.ended
-
-
-class Journal:
-    """The tasks of a run and what became of them, in a SQLite file.
-
-        with Journal("run.db") as journal:
-            print(journal.counts(), [outcome.text for outcome in journal.outcomes()])
-
-    Opened like this it is only read, which is possible at any time. A runner opens it with `writing=True`:
-    one at a time, until it is closed or its process ends. What a method has written when it returns survives
-    `kill -9` and a loss of power.
-
-    Raises `JournalBusy` if another runner has it, `JournalInvalid` for a file that is no journal.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], *, writing: bool = False) -> None:
-        self.path: Path = Path(path).absolute()
-        self._is_writing = writing
+    def __init__(self, place: str | os.PathLike[str], *, writing: bool = False) -> None:
+        super().__init__(place, writing=writing)
+        self._path = Path(place).absolute()
+        self.name = str(self._path)
         self._lock = RunnerLock(self.path)
         self._connection: sqlite3.Connection | None = None
         self._turn = Lock()
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
     def open(self) -> None:
-        """Open it; `with` does it."""
         with explained(self.path):
             if self._is_writing:
                 self._lock.take(self._holder())
@@ -319,23 +275,15 @@ class Journal:
                 raise
 
     def close(self) -> None:
-        """Close it. A second call does nothing."""
         with self._turn:
             connection, self._connection = self._connection, None
             if connection is not None:
                 connection.close()
             self._lock.free()
 
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _holder(self) -> str:
         try:
-            with Journal(self.path) as reader:
+            with self.reader() as reader:
                 return reader.meta("runner") or ""
         except Exception:  # noqa: BLE001 - it is only for a message
             return ""
@@ -343,15 +291,10 @@ class Journal:
     # What a runner writes.
 
     def add(self, tasks: Iterable[tuple[int, Task]]) -> int:
-        """Add tasks with their numbers: all of them, or none if one is invalid. Returns how many were new.
-
-        Secrets in options are left out. A task that is there already stays as it is. Raises `OptionsError`
-        for an id that two tasks share, and for a task that differs from the one in the journal.
-        """
         new = 0
         with self._transaction() as connection:
             for number, task in tasks:
-                plain = msgspec.json.encode(task.kept(), order="sorted")
+                plain = write_task(task)
                 row = connection.execute(
                     "SELECT number, task FROM tasks WHERE id = ? OR number = ?", (task.id, number)
                 ).fetchone()
@@ -361,84 +304,70 @@ class Journal:
                     )
                     new += 1
                 elif row[0] != number:
-                    raise OptionsError(
-                        f"`tasks[{number}]` has the id of `tasks[{row[0]}]`: {task.id!r}",
-                        hint="Give each task an id of its own, or leave them all out.",
-                    )
+                    raise same_id(number, row[0], task.id)
                 elif row[1] != plain:
-                    raise OptionsError(
-                        f"`tasks[{number}]` differs from the task that {str(self.path)!r} has there",
-                        hint="Resume the journal without tasks, or give another file for other ones.",
-                    )
+                    raise other_task(number, self.name)
         return new
 
-    def begin(self, id: str, attempt: int, worker: str, session_id: str | None = None) -> None:
-        """An attempt at a task begins. Raises `UsageError` if the task has ended."""
-        now = time.time()
+    def write(self, changes: Sequence[Change]) -> list[bool]:
         with self._transaction() as connection:
+            return [self._make(connection, change) for change in changes]
+
+    def _make(self, connection: sqlite3.Connection, change: Change) -> bool:
+        if isinstance(change, Begun):
+            return self._begin(connection, change)
+        if isinstance(change, Noted):
             changed = connection.execute(
-                "UPDATE tasks SET state = 'started', attempts = ?, session_id = coalesce(?, session_id),"
-                " started_at = coalesce(started_at, ?) WHERE id = ? AND state <> 'ended'",
-                (attempt, session_id, now, id),
+                "UPDATE tasks SET session_id = coalesce(?, session_id), workspace = coalesce(?, workspace)"
+                " WHERE id = ? AND state = 'started'",
+                (change.session_id, change.workspace, change.id),
             )
-            self._expect_one(changed, id)
+            if changed.rowcount:
+                self._spend(connection, change)
+            return changed.rowcount == 1
+        return self._end(connection, change)
+
+    def _begin(self, connection: sqlite3.Connection, begun: Begun) -> bool:
+        id, attempt, worker, session_id = begun
+        now = time.time()
+        changed = connection.execute(
+            "UPDATE tasks SET state = 'started', attempts = ?, session_id = coalesce(?, session_id),"
+            " started_at = coalesce(started_at, ?) WHERE id = ? AND state <> 'ended'",
+            (attempt, session_id, now, id),
+        )
+        if changed.rowcount:
             connection.execute(
                 "INSERT INTO attempts (task, attempt, worker, began_at, session_id)"
                 " SELECT number, ?, ?, ?, ? FROM tasks WHERE id = ?",
                 (attempt, worker, now, session_id, id),
             )
+        return changed.rowcount == 1
 
-    def note(
-        self,
-        id: str,
-        *,
-        session_id: str | None = None,
-        workspace: str | None = None,
-        worker: str | None = None,
-        usage: Usage | None = None,
-        tool_calls: int | None = None,
-    ) -> None:
-        """Record what is known of the running attempt. Notes on a task that has ended are ignored."""
-        with self._transaction() as connection:
-            changed = connection.execute(
-                "UPDATE tasks SET session_id = coalesce(?, session_id), workspace = coalesce(?, workspace)"
-                " WHERE id = ? AND state = 'started'",
-                (session_id, workspace, id),
-            )
-            if changed.rowcount:
-                self._spend(connection, id, session_id, worker, usage, tool_calls)
-
-    def end(
-        self,
-        outcome: Outcome[object],
-        *,
-        usage: Usage | None = None,
-        tool_calls: int | None = None,
-        ran: float = 0.0,
-    ) -> None:
-        """A task has ended: once. `usage` is that of the last attempt, `outcome.usage` that of all; `ran`,
-        how many seconds the journal has been run for.
-
-        Raises `UsageError` if it has ended before, or is not in the journal.
-        """
-        with self._transaction() as connection:
-            self._end(connection, outcome)
-            self._spend(connection, outcome.id, outcome.session_id, None, usage, tool_calls)
+    def _end(self, connection: sqlite3.Connection, finished: Finished) -> bool:
+        outcome = finished.outcome
+        changed = connection.execute(
+            "UPDATE tasks SET state = 'ended', status = ?, outcome = ?, session_id = ?, workspace = ?"
+            " WHERE id = ? AND state <> 'ended'",
+            (
+                outcome.status,
+                msgspec.json.encode(outcome.to_json()),
+                outcome.session_id,
+                outcome.workspace,
+                outcome.id,
+            ),
+        )
+        if changed.rowcount and finished.ran is not None:
+            usage, calls = finished.usage, finished.tool_calls
+            self._spend(connection, Noted(outcome.id, outcome.session_id, usage=usage, tool_calls=calls))
             connection.execute(
                 "UPDATE attempts SET ended_at = ? WHERE attempt = ? AND task ="
                 " (SELECT number FROM tasks WHERE id = ?)",
                 (outcome.ended_at, outcome.attempts, outcome.id),
             )
-            connection.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (repr(ran),))
-
-    def end_all(self, outcomes: Iterable[Outcome[object]]) -> None:
-        """Record tasks that ended without another attempt: all of them, or none if one had ended before."""
-        with self._transaction() as connection:
-            for outcome in outcomes:
-                self._end(connection, outcome)
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('ran', ?)", (repr(finished.ran),))
+        return changed.rowcount == 1
 
     def reopen(self, statuses: Sequence[Status]) -> int:
-        """Make tasks that ended with one of these statuses pending again. Returns how many."""
         marks = ", ".join("?" * len(statuses))
         with self._transaction() as connection:
             return connection.execute(
@@ -448,7 +377,6 @@ class Journal:
             ).rowcount
 
     def take_up_waiting(self) -> None:
-        """Go on with tasks that waited for approval, each in its session."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE tasks SET state = 'started', status = NULL, outcome = NULL"
@@ -456,36 +384,22 @@ class Journal:
             )
 
     def set_meta(self, name: str, value: str) -> None:
-        """Keep a fact about the run."""
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     # What readers use, too.
-
-    def todo(self) -> Iterator[Entry]:
-        """The tasks that have not ended: those that were started first, then the others, each in order."""
-        yield from self.started()
-        yield from self.pending()
-
-    def pending(self) -> Iterator[Entry]:
-        """The tasks that have not begun, or will begin anew, in order."""
-        return self._entries("pending")
-
-    def started(self) -> Iterator[Entry]:
-        """The tasks that have begun and not ended, in order."""
-        return self._entries("started")
 
     def _entries(self, state: str) -> Iterator[Entry]:
         last = -1
         while rows := self._read(
             "SELECT number, task, attempts, session_id, workspace, started_at FROM tasks"
             " WHERE state = ? AND number > ? ORDER BY number LIMIT ?",
-            (state, last, _AT_ONCE),
+            (state, last, AT_ONCE),
         ):
             for number, task, attempts, session_id, workspace, started_at in rows:
-                with undamaged(self.path):
+                with undamaged(self.name):
                     used = self._used(number) if attempts else (Usage(), 0)
-                    found, not_kept = _read(task)
+                    found, not_kept = read_task(task)
                 yield Entry(number, found, attempts, session_id, workspace, started_at, *used, not_kept)
                 last = number
 
@@ -495,52 +409,46 @@ class Journal:
         return sum(usages, Usage()), sum(calls for _, calls in rows)
 
     def lacking(self) -> Iterator[Entry]:
-        """The tasks that have not ended and had secrets in their options."""
         for number, task in self._read(
             "SELECT number, task FROM tasks WHERE state <> 'ended' AND instr(task, ?) ORDER BY number",
             (b'"not_kept":',),
         ):
-            found, not_kept = _read(task)
+            found, not_kept = read_task(task)
             if not_kept:
                 yield Entry(number, found, not_kept=not_kept)
 
     def outcomes(self) -> Iterator[Outcome]:
-        """The outcomes of the tasks that have ended, in the order of the tasks."""
         last = -1
         while rows := self._read(
             "SELECT number, outcome FROM tasks WHERE state = 'ended' AND number > ? ORDER BY number LIMIT ?",
-            (last, _AT_ONCE),
+            (last, AT_ONCE),
         ):
             last = rows[-1][0]
             for _, written in rows:
-                with undamaged(self.path):
+                with undamaged(self.name):
                     outcome: Outcome = Outcome.from_json(msgspec.json.decode(written))
                 yield outcome
 
     def counts(self) -> Counts:
-        """How many tasks are in which state."""
         rows = self._read("SELECT coalesce(status, state), count(*) FROM tasks GROUP BY 1", ())
-        with undamaged(self.path):
+        with undamaged(self.name):
             return Counts(**dict(rows))
 
     def spent(self) -> Spent:
-        """What all attempts have used, as far as is known; `wall`: for how long the journal was run."""
         ((usd, tokens, calls),) = self._read(
             "SELECT coalesce(sum(usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0)"
             " FROM attempts",
             (),
         )
-        with undamaged(self.path):
+        with undamaged(self.name):
             return Spent(usd, tokens, calls, float(self.meta("ran") or 0.0))
 
     def runner(self) -> str | None:
-        """The runner that has it open for writing, in any process; None if there is none."""
         with explained(self.path):
             is_taken = self._lock.is_taken()
         return (self.meta("runner") or "another process") if is_taken else None
 
     def meta(self, name: str) -> str | None:
-        """A fact about the run: `id`, `made_at`, `runner`, …"""
         rows = self._read("SELECT value FROM meta WHERE name = ?", (name,))
         return str(rows[0][0]) if rows else None
 
@@ -568,38 +476,13 @@ class Journal:
             raise UsageError("The journal is not open", hint="Enter it first: `with journal: …`")
         return self._connection
 
-    def _expect_one(self, changed: sqlite3.Cursor, id: str) -> None:
-        if changed.rowcount != 1:
-            raise UsageError(f"The task {id!r} has ended, or is not in {str(self.path)!r}")
-
-    def _end(self, connection: sqlite3.Connection, outcome: Outcome[object]) -> None:
-        changed = connection.execute(
-            "UPDATE tasks SET state = 'ended', status = ?, outcome = ?, session_id = ?, workspace = ?"
-            " WHERE id = ? AND state <> 'ended'",
-            (
-                outcome.status,
-                msgspec.json.encode(outcome.to_json()),
-                outcome.session_id,
-                outcome.workspace,
-                outcome.id,
-            ),
-        )
-        self._expect_one(changed, outcome.id)
-
-    def _spend(
-        self,
-        connection: sqlite3.Connection,
-        id: str,
-        session_id: str | None,
-        worker: str | None,
-        usage: Usage | None,
-        tool_calls: int | None,
-    ) -> None:
+    def _spend(self, connection: sqlite3.Connection, noted: Noted) -> None:
+        usage = noted.usage
         values = {
-            "id": id,
-            "session_id": session_id,
-            "worker": worker,
-            "tool_calls": tool_calls,
+            "id": noted.id,
+            "session_id": noted.session_id,
+            "worker": noted.worker,
+            "tool_calls": noted.tool_calls,
             "usage": None if usage is None else msgspec.json.encode(usage),
             "usd": None if usage is None else usage.cost_usd,
             "tokens": None if usage is None else usage.total_tokens,
@@ -611,9 +494,3 @@ class Journal:
             " WHERE (task, attempt) = (SELECT number, attempts FROM tasks WHERE id = :id)",
             values,
         )
-
-
-def _read(written: bytes) -> tuple[Task, tuple[str, ...]]:
-    plain = msgspec.json.decode(written, type=dict[str, object])
-    not_kept = cast("list[str]", plain.pop("not_kept", []))
-    return Task.from_json(msgspec.json.encode(plain) if not_kept else written), tuple(not_kept)

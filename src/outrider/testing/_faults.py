@@ -63,7 +63,7 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True)
     stall: Places = 0.0
     """It does not come, nor anything behind it, for `stall_seconds`, or until the transport is closed."""
     noise: Places = 0.0
-    """Before it comes a line that is no frame: words, a blank, half a frame, bytes that are no text."""
+    """Before it comes a line that is not a frame: words, a blank, half a frame, bytes that are not text."""
     oversize: Places = 0.0
     """Before it comes a frame of `oversize_bytes`."""
     split: Places = 0.0
@@ -164,7 +164,7 @@ NOISE: Final[tuple[bytes, ...]] = (
     b"\xe2\x82\n",
 )
 """What programs and their wrappers write where only frames belong: blank lines, words, half a frame, JSON
-that is no frame, bytes that are no text."""
+that is not a frame, bytes that are not text."""
 
 _MOST_CUTS: Final = 3
 
@@ -210,7 +210,7 @@ class Mangler:
         return bool(self._held)
 
     def feed(self, data: bytes) -> list[Step]:
-        """Take bytes as they come; gives what is to be done with the frames that they complete."""
+        """Take bytes as they come; returns what is to be done with the frames that they complete."""
         searched = len(self._rest)
         self._rest += data
         start = 0
@@ -248,8 +248,8 @@ class Mangler:
             self._kill()
             return
         if "stall" in struck:
-            told = "until closed" if faults.stall_seconds is None else f"{faults.stall_seconds:g} s"
-            self._note("stall", told)
+            duration = "until closed" if faults.stall_seconds is None else f"{faults.stall_seconds:g} s"
+            self._note("stall", duration)
             self._wait(faults.stall_seconds)
         if "delay" in struck:
             self._note("delay", f"{faults.delay_seconds:g} s")
@@ -345,8 +345,8 @@ def _large_frame(size: int) -> bytes:
 
 
 _PIECES_SECONDS: Final = 1.0
-"""How long the rest of a frame may take to be sent when whoever sends it is cancelled. Half of one would be a
-fault that nobody asked for."""
+"""How long the rest of a frame may take to be sent when its sender is cancelled. Half of one would be a
+fault that no one asked for."""
 
 
 class Faulty(Transport):
@@ -370,9 +370,9 @@ class Faulty(Transport):
         inbound: Faults | None = None,
         outbound: Faults | None = None,
     ) -> None:
-        """Without a `seed`, one is made up. Raises `OptionsError` for what is no transport, seed or plan."""
+        """Without a `seed`, one is chosen. Raises `OptionsError` for an invalid transport, seed or plan."""
         if not isinstance(transport, Transport):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OptionsError(f"`transport` is {transport!r}, which is no transport")
+            raise OptionsError(f"`transport` is {transport!r}, which is not a transport")
         if seed is not None and type(seed) is not int:
             raise OptionsError(f"`seed` is {seed!r}; give a whole number, or None for a new one")
         for name, plan in (("inbound", inbound), ("outbound", outbound)):
@@ -413,15 +413,15 @@ class Faulty(Transport):
         """
         if not kinds or not {*kinds} <= {*KINDS}:
             hint = f"Choose from {', '.join(KINDS)}."
-            raise OptionsError(f"`kinds` is {kinds!r}, which are no kinds of faults", hint=hint)
+            raise OptionsError(f"`kinds` is {kinds!r}, which are not kinds of faults", hint=hint)
         seed = randbits(32) if seed is None else seed
         inbound, outbound = random_faults(seed, kinds, times or Faults())
         return cls(transport, seed=seed, inbound=inbound, outbound=outbound)
 
     def __repr__(self) -> str:
         plans = [f"{name}={plan!r}" for name, plan in self._plans() if not plan.is_none]
-        told = ", ".join([type(self.transport).__name__, f"seed={self.seed}", *plans])
-        return f"<Faulty {told}; done: {'; '.join(map(str, self.done)) or 'nothing'}>"
+        facts = ", ".join([type(self.transport).__name__, f"seed={self.seed}", *plans])
+        return f"<Faulty {facts}; done: {'; '.join(map(str, self.done)) or 'nothing'}>"
 
     def _plans(self) -> Iterable[tuple[str, Faults]]:
         return ("inbound", self.inbound), ("outbound", self.outbound)
@@ -454,8 +454,8 @@ class Faulty(Transport):
                 return data
 
     async def _receive(self) -> bytes | None:
-        """Have the transport inside receive. Gives what can be passed on as it is; None if something is to be
-        done first."""
+        """Receive from the transport inside. Returns what passes unchanged; None if something has to be done
+        first."""
         mangler, data = self._inbound, None
         try:
             with anyio.move_on_after(mangler.faults.delay_seconds if mangler.is_holding else None):
@@ -502,7 +502,7 @@ class Faulty(Transport):
         async with self._lock:
             await self._pass_on(mangler.feed(data))
         if mangler.is_holding:
-            # Whoever sends meanwhile overtakes.
+            # Another sender may overtake meanwhile.
             await anyio.sleep(mangler.faults.delay_seconds)
             async with self._lock:
                 await self._pass_on(mangler.release())
@@ -580,7 +580,7 @@ class Faulty(Transport):
         return str(getattr(self.transport, "stderr_tail", ""))
 
     def __getattr__(self, name: str) -> object:
-        # So that a trace has what is said on stderr. Nothing else: what is around this one would go round it.
+        # So that a trace has what is written to stderr. Nothing else: it would bypass the faults.
         if name != "on_stderr":
             raise AttributeError(name)
         return getattr(self.transport, name)
@@ -592,7 +592,7 @@ class Faulty(Transport):
             await self._closing.wait()
             raise TransportClosed("it has been closed")
         if pause.until is None:
-            # Kept, so that waiting that is cancelled goes on where it was.
+            # Kept, so that waiting that is cancelled continues where it was.
             pause.until = anyio.current_time() + pause.seconds
         with anyio.move_on_after(pause.until - anyio.current_time()):
             await self._closing.wait()

@@ -1,0 +1,345 @@
+"""Tells an editor what an agent says and does, message by message, and what was said in a kept session.
+
+Does not ask the editor anything: `_questions` does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import anyio
+from acp import schema
+
+from outrider.acp._tool_calls import ToolCall, clean, text_block
+from outrider.options._validators import is_list
+from outrider.transcripts._export.turns import FROM_PROGRAM
+from outrider.wire import (
+    AssistantMessage,
+    CommandsChangedMessage,
+    LocalCommandOutputMessage,
+    ResultMessage,
+    SessionTitleChangedMessage,
+    StatusMessage,
+    StreamEvent,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
+from outrider.wire._tolerant import is_object
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from outrider.session import SessionInfo
+    from outrider.transcripts import TranscriptEntry
+    from outrider.wire import ContentBlock, JsonObject, Message
+
+    Update: TypeAlias = (
+        schema.UserMessageChunk
+        | schema.AgentMessageChunk
+        | schema.AgentThoughtChunk
+        | schema.ToolCallStart
+        | schema.ToolCallProgress
+        | schema.AgentPlanUpdate
+        | schema.AvailableCommandsUpdate
+        | schema.CurrentModeUpdate
+        | schema.ConfigOptionUpdate
+        | schema.SessionInfoUpdate
+        | schema.UsageUpdate
+    )
+
+log = logging.getLogger("outrider.acp")
+
+_PLAN_TOOLS: Final = frozenset(("TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet"))
+"""What they do is shown as the plan, not as tool calls."""
+_STATES: Final[Mapping[str, schema.PlanEntryStatus]] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+}
+
+
+class Updates:
+    """What one session tells the editor."""
+
+    def __init__(self, send: Callable[[Update], Awaitable[None]], cwd: str) -> None:
+        self._send = send
+        self._cwd = cwd
+        self._calls: dict[str, ToolCall] = {}
+        """The calls that have not ended, by their ids."""
+        self._announced: dict[str, anyio.Event] = {}
+        self._tasks: dict[str, schema.PlanEntry] = {}
+        """The agent's list of tasks, by their ids."""
+        self._is_streamed = False
+        """Whether the text of the next whole message has come in pieces."""
+        self._used = 0
+        """Tokens in the context window."""
+
+    async def show(self, message: Message) -> None:
+        """Tell what a message says to its reader. What cannot be told is logged: the next one can be."""
+        try:
+            await self._show(message)
+        except Exception:
+            log.exception("a message of the agent cannot be shown: %s", type(message).__name__)
+
+    async def _show(self, message: Message) -> None:
+        match message:
+            case StreamEvent(parent_tool_use_id=None):
+                if text := message.text:
+                    self._is_streamed = True
+                    await self.say(text)
+                elif thinking := message.thinking:
+                    self._is_streamed = True
+                    await self._think(thinking)
+                elif message.event.get("type") == "message_start":
+                    # What an attempt that failed has streamed is not what comes now.
+                    self._is_streamed = False
+            case AssistantMessage():
+                await self._answer(message)
+            case UserMessage():
+                await self._results(message)
+            case ResultMessage():
+                await self._usage(message)
+            case SessionTitleChangedMessage():
+                await self._send(_titled(message.title))
+            case LocalCommandOutputMessage():
+                await self.say(message.content)
+            case _:
+                pass
+
+    # Words.
+
+    async def say(self, text: str) -> None:
+        """Words of the agent."""
+        if text:
+            await self._send(
+                schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
+            )
+
+    async def _think(self, text: str) -> None:
+        await self._send(
+            schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
+        )
+
+    async def _answer(self, message: AssistantMessage) -> None:
+        is_main = message.parent_tool_use_id is None
+        is_new = is_main and not self._is_streamed
+        if is_main:
+            if usage := message.usage:
+                counts = cast("Mapping[str, object]", usage)
+                self._used = (
+                    sum(count for key in _COUNTED if isinstance(count := counts.get(key), int)) or self._used
+                )
+            if any(isinstance(each, TextBlock | ThinkingBlock) for each in message.content):
+                # The pieces of one block come before it, and those of the next after it.
+                self._is_streamed = False
+        for block in message.content:
+            if is_new:
+                await self._block(block)
+            if isinstance(block, ToolUseBlock):
+                await self.announce(block.id, block.name, block.input, parent=message.parent_tool_use_id)
+
+    async def _block(self, block: ContentBlock) -> None:
+        if isinstance(block, TextBlock):
+            await self.say(block.text)
+        elif isinstance(block, ThinkingBlock) and block.thinking:
+            await self._think(block.thinking)
+
+    # Tool calls.
+
+    def call(self, id: str, name: str, input: JsonObject) -> ToolCall:
+        """The call with this id, or a new one."""
+        return self._calls.get(id) or ToolCall(id, name, input, self._cwd)
+
+    async def announce(
+        self,
+        id: str,
+        name: str,
+        input: JsonObject,
+        *,
+        status: schema.ToolCallStatus = "in_progress",
+        parent: str | None = None,
+    ) -> None:
+        """Tell of a call, once."""
+        if id in self._calls:
+            return
+        call = self._calls[id] = ToolCall(id, name, input, self._cwd, is_main=parent is None)
+        if call.name == "TodoWrite":
+            await self._todos(input)
+        elif call.name not in _PLAN_TOOLS:
+            await self._send(
+                schema.ToolCallStart(
+                    session_update="tool_call",
+                    tool_call_id=id,
+                    title=clean(call.title),
+                    kind=call.kind,
+                    status=status,
+                    content=call.preview() or None,
+                    locations=call.locations(),
+                    raw_input=input,
+                    field_meta={"outrider": {"parentToolCallId": parent}} if parent else None,
+                )
+            )
+        self._announced.setdefault(id, anyio.Event()).set()
+
+    async def wait_for(self, id: str) -> None:
+        """Wait until a call was told of."""
+        if id not in self._calls:
+            await self._announced.setdefault(id, anyio.Event()).wait()
+
+    async def progress(
+        self, id: str, status: schema.ToolCallStatus | None = None, *, terminal: str | None = None
+    ) -> None:
+        """Tell how far a call is, and in which terminal it runs."""
+        if (call := self._calls.get(id)) is None:
+            return
+        content = None
+        if terminal is not None:
+            call.terminal = terminal
+            content = [schema.TerminalToolCallContent(type="terminal", terminal_id=terminal)]
+        await self._tell_of(call, status, content=content)
+
+    async def _tell_of(self, call: ToolCall, status: schema.ToolCallStatus | None, **more: object) -> None:
+        if call.name not in _PLAN_TOOLS:
+            fields: dict[str, Any] = {"tool_call_id": call.id, "status": status, **more}
+            await self._send(schema.ToolCallProgress(session_update="tool_call_update", **fields))
+
+    async def _results(self, message: UserMessage) -> None:
+        for block in message.content if isinstance(message.content, list) else ():
+            if isinstance(block, ToolResultBlock):
+                await self._result(block, message.tool_use_result)
+
+    async def _result(self, block: ToolResultBlock, output: object) -> None:
+        call = self._calls.pop(block.tool_use_id, None)
+        self._announced.pop(block.tool_use_id, None)
+        if call is None:
+            return
+        if call.name in _PLAN_TOOLS:
+            await self._task(call, output)
+            return
+        line = call.first_line(output)
+        await self._tell_of(
+            call,
+            "failed" if block.is_error else "completed",
+            content=call.result(block, output),
+            locations=None if line is None else call.locations(line),
+            raw_output=output if output is not None else block.content,
+        )
+
+    async def end_calls(self) -> None:
+        """The turn is over: a call without a result failed. Subagents may work on in the background."""
+        for id, call in tuple(self._calls.items()):
+            if call.is_main:
+                del self._calls[id]
+                self._announced.pop(id, None)
+                await self._tell_of(call, "failed")
+
+    # The plan.
+
+    async def _todos(self, input: JsonObject) -> None:
+        todos: object = input.get("todos")
+        found = [_entry(each, "content") for each in (todos if is_list(todos) else ())]
+        await self._plan([each for each in found if each is not None])
+
+    async def _task(self, call: ToolCall, output: object) -> None:
+        """Follow the agent's list of tasks, which it changes one by one."""
+        told = output if is_object(output) else {}
+        id = str(call.input.get("taskId"))
+        task: object = told.get("task")
+        if call.name == "TaskCreate" and is_object(task) and (made := _entry(task, "subject")):
+            self._tasks[str(task.get("id"))] = made
+        elif call.name == "TaskUpdate" and told.get("success") is True and id in self._tasks:
+            changed = {"subject": self._tasks[id].content, "status": self._tasks[id].status} | call.input
+            if changed["status"] == "deleted":
+                del self._tasks[id]
+            elif made := _entry(changed, "subject"):
+                self._tasks[id] = made
+        else:
+            return
+        await self._plan(list(self._tasks.values()))
+
+    async def _plan(self, entries: list[schema.PlanEntry]) -> None:
+        await self._send(schema.AgentPlanUpdate(session_update="plan", entries=entries))
+
+    # The session.
+
+    async def _usage(self, message: ResultMessage) -> None:
+        models = cast("Mapping[str, Mapping[str, object]]", message.model_usage or {})
+        sizes = [size for each in models.values() if isinstance(size := each.get("contextWindow"), int)]
+        if not sizes:
+            return
+        cost = message.total_cost_usd
+        await self._send(
+            schema.UsageUpdate(
+                session_update="usage_update",
+                used=self._used,
+                size=max(sizes),
+                cost=None if cost is None else schema.Cost(amount=cost, currency="USD"),
+            )
+        )
+
+    async def commands(self, info: SessionInfo) -> None:
+        """Tell which slash commands there are."""
+        found = [
+            schema.AvailableCommand(
+                name=clean(each.name),
+                description=clean(each.description),
+                input=_hint(each.argument_hint) if each.argument_hint else None,
+            )
+            for each in info.commands
+            if each.name
+        ]
+        await self._send(
+            schema.AvailableCommandsUpdate(
+                session_update="available_commands_update", available_commands=found
+            )
+        )
+
+    async def replay(self, entries: Iterable[TranscriptEntry]) -> None:
+        """Tell a kept conversation, as it was."""
+        for entry in entries:
+            message = entry.message
+            if message is None or entry.is_meta or entry.is_sidechain or entry.is_compact_summary:
+                continue
+            if isinstance(message, UserMessage):
+                for text in (each for each in _prompt_texts(message) if not each.startswith(FROM_PROGRAM)):
+                    await self._send(
+                        schema.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
+                    )
+            await self.show(message)
+        await self.end_calls()
+
+
+_COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def changes_info(message: Message) -> Literal["commands", "mode"] | None:
+    """What of the session's settings a message may have changed."""
+    if isinstance(message, CommandsChangedMessage):
+        return "commands"
+    return "mode" if isinstance(message, StatusMessage) and message.permission_mode else None
+
+
+def _prompt_texts(message: UserMessage) -> list[str]:
+    if isinstance(message.content, str):
+        return [message.content]
+    return [each.text for each in message.content if isinstance(each, TextBlock)]
+
+
+def _entry(task: object, words: str) -> schema.PlanEntry | None:
+    if not is_object(task) or not isinstance(content := task.get(words), str):
+        return None
+    status = _STATES.get(str(task.get("status")), "pending")
+    return schema.PlanEntry(content=clean(content), priority="medium", status=status)
+
+
+def _hint(text: str) -> schema.AvailableCommandInput:
+    return schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=clean(text)))
+
+
+def _titled(title: str) -> schema.SessionInfoUpdate:
+    return schema.SessionInfoUpdate(session_update="session_info_update", title=clean(title))

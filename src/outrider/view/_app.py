@@ -1,0 +1,548 @@
+"""`app`: the viewer as an ASGI application, and what it answers to each address.
+
+The pages are made in `_pages`, from what `_sources` finds. Who may look is decided in `_guard`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from urllib.parse import quote
+
+import anyio
+from msgspec.structs import replace
+from starlette.applications import Starlette
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from outrider._threads import run_sync
+from outrider.approvals import Approvals
+from outrider.errors import OptionsError, OutriderError, SessionNotFound, UsageError
+from outrider.fleet import Journal, Pool, Run
+from outrider.redaction import DEFAULT
+from outrider.session import Session
+from outrider.transcripts import Sessions, SessionStore
+from outrider.transcripts._entries import fields_of
+from outrider.transcripts._export.turns import check_format
+from outrider.transcripts.stores._heads import HeadStore
+from outrider.view._guard import LOOPBACK, Guard
+from outrider.view._live import BEAT, HEARTBEAT, TICK, Clients, changes, event
+from outrider.view._pages.conversation import rows
+from outrider.view._pages.layout import error_page, page
+from outrider.view._pages.markup import Markup, h
+from outrider.view._pages.sessions import (
+    PAGE,
+    Filter,
+    hit_row,
+    list_body,
+    list_rows,
+    outline_parts,
+    session_body,
+    window_element,
+)
+from outrider.view._pages.tools import PICTURES, Shown, result_blocks
+from outrider.view._sources.batch import Batch, is_batch
+from outrider.view._sources.library import Library, by_call
+from outrider.view._sources.transcript import TranscriptFile, Window, blocks_of, is_answer
+from outrider.view._waiting import ApprovalPages
+from outrider.view._work import WorkPages
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from outrider.view._sources.library import OpenSession
+
+Viewable: TypeAlias = (
+    Sessions | SessionStore | Session[Any] | Pool | Run[Any] | Journal | Approvals | str | os.PathLike[str]
+)
+"""What can be looked at."""
+
+_HOLE: Final = Markup("<!--hits-->")
+"""Where in a page the hits of a search come."""
+_MOST_HITS: Final = 200
+_NESTED: Final = 400
+"""Rows of a subagent that are shown within its call."""
+_SLOW: Final = 3.0
+"""Seconds between two looks at the list."""
+_STATIC: Final = {"view.js": "text/javascript", "view.css": "text/css", "icon.svg": "image/svg+xml"}
+_FORMATS: Final = {
+    "html": ("text/html", "html"),
+    "markdown": ("text/markdown", "md"),
+    "json": ("application/json", "json"),
+}
+
+Page: TypeAlias = "Callable[[Request], Awaitable[Response]]"
+
+
+def app(
+    *what: Viewable,
+    approve: bool = False,
+    token: str | None = None,
+    password: str | None = None,
+    hosts: Sequence[str] | None = LOOPBACK,
+    guard: bool = True,
+    redact: bool = True,
+) -> View:
+    """The viewer, as an ASGI application of its own or to be mounted in a service.
+
+        app = Starlette(routes=[Mount("/agents", outrider.view.app(pool, "postgresql://…"))])
+
+    `what`: `Sessions` or a store (or its URL or path), a `Pool`, a `Run` or the journal of one, a `Session`
+    that is open, `Approvals`, the file of a transcript or of a trace; several of them at once. Without any,
+    the sessions on this machine.
+
+    `approve` lets those who look decide about approvals; else nothing can be changed. `token` is what the
+    first address must have (`?token=…`; by default a random one: `View.token`); with a `password`, a page
+    asks for that instead. `guard=False` is for a service that lets in only those who may see everything.
+    `hosts`: the names that this server may be called by; `"*"` is any IP address, None any name. `redact`:
+    whether secrets are masked that are recognised by their shape or name.
+
+    Raises `OptionsError` for what cannot be looked at, and `UsageError` for a session that is not open.
+    """
+    return View(
+        what, approve=approve, token=token, password=password, hosts=hosts, is_guarded=guard, redact=redact
+    )
+
+
+class View:
+    """The viewer: an ASGI application. Made by `app`."""
+
+    def __init__(
+        self,
+        what: Sequence[Viewable],
+        *,
+        approve: bool,
+        token: str | None,
+        password: str | None,
+        hosts: Sequence[str] | None,
+        is_guarded: bool,
+        redact: bool,
+    ) -> None:
+        self._redact = redact
+        self._clients = Clients()
+        self._approvals = cast("Approvals | None", None)
+        self._work = WorkPages(self._clients)
+        sessions: Sessions | None = None
+        singles: list[Callable[[Library], None]] = []
+        for each in what:
+            found = self._take(each)
+            if isinstance(found, Sessions):
+                if sessions is not None:
+                    raise OptionsError("There are two stores of sessions", hint="Give one, or two viewers.")
+                sessions = found
+            elif found is not None:
+                singles.append(found)
+        if sessions is None and (not singles or self._work.is_any or self._approvals is not None):
+            sessions = Sessions()
+        self._library = Library(sessions)
+        for add in singles:
+            add(self._library)
+        if self._approvals is None and sessions is not None:
+            store = getattr(getattr(sessions._library, "_store", None), "_store", None)  # pyright: ignore[reportPrivateUsage]
+            if isinstance(store, HeadStore):
+                self._approvals = Approvals(store)
+        self._waiting = ApprovalPages(self._approvals, self._clients, may_decide=approve)
+        self._guard = Guard(
+            Starlette(routes=self._routes(), lifespan=self._lifespan),
+            token=token,
+            password=password,
+            hosts=hosts,
+            is_guarded=is_guarded,
+        )
+
+    @property
+    def token(self) -> str:
+        """What the first address must have, as `?token=…`."""
+        return self._guard.token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guard(scope, receive, send)
+
+    def hang_up(self) -> None:
+        """End the streams of pages that listen, so that a server does not wait for them when it ends."""
+        self._clients.is_closing = True
+
+    async def close(self) -> None:
+        """End what is open: streams, copies of sessions, stores that were given as URLs. As the lifespan of
+        the application ends, this is done by itself, unless it is mounted in another."""
+        self.hang_up()
+        with anyio.CancelScope(shield=True):
+            await self._library.close()
+
+    def _take(self, what: Viewable) -> Sessions | Callable[[Library], None] | None:
+        """Sort one thing in; gives sessions, or what adds one to the library."""
+        if isinstance(what, Sessions):
+            return what
+        if isinstance(what, Session):
+            return lambda library: library.add_session(what)
+        if isinstance(what, Pool):
+            self._work.pool = what
+            return None
+        if isinstance(what, Run | Journal):
+            self._work.batch = Batch(what)
+            return None
+        if isinstance(what, Approvals):
+            self._approvals = what
+            return None
+        if isinstance(what, os.PathLike) or (isinstance(what, str) and "://" not in what):
+            path = Path(what).expanduser()
+            if path.is_file():
+                return self._take_file(path)
+            if path.is_dir():
+                return (
+                    Sessions(config=path)
+                    if (path / "projects").is_dir()
+                    else Sessions(f"file://{path.absolute()}")
+                )
+            if isinstance(what, str) and what.startswith("memory:"):
+                return Sessions(what)
+            raise OptionsError(
+                f"{os.fspath(what)!r} does not exist",
+                hint="Give a store, a journal, a trace or a transcript; or nothing, for this machine.",
+            )
+        if isinstance(what, str) and is_batch(what):
+            self._work.batch = Batch(Journal(what))
+            return None
+        return Sessions(what)
+
+    def _take_file(self, path: Path) -> Sessions | Callable[[Library], None] | None:
+        with path.open("rb") as file:
+            head = file.read(1 << 16)
+        if head.startswith(b"SQLite format 3\0"):
+            if Batch.is_journal(path):
+                self._work.batch = Batch(Journal(path))
+                return None
+            return Sessions(path)
+        if path.suffix == ".gz" or b'"outrider_trace"' in head or b'"dir":' in head.replace(b" ", b"")[:4000]:
+            return lambda library: library.add_trace(path)
+        if head.lstrip().startswith(b"{"):
+            return lambda library: library.add_file(path)
+        raise OptionsError(
+            f"{str(path)!r} is no store, journal, trace or transcript",
+            hint="See docs/view.md for what can be looked at.",
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await self.close()
+
+    def _routes(self) -> list[Route]:
+        def get(path: str, answer: Page) -> Route:
+            return Route(path, self._guarded(answer), methods=["GET"])
+
+        return [
+            get("/", self._list),
+            get("/watch/sessions", self._watch_list),
+            get("/s/{id}", self._session),
+            get("/s/{id}/rows", self._rows),
+            get("/s/{id}/live", self._live),
+            get("/s/{id}/full", self._full),
+            get("/s/{id}/picture", self._picture),
+            get("/s/{id}/outline", self._outline),
+            get("/s/{id}/export", self._export),
+            get("/static/{name}", _static),
+            get("/fleet", lambda request: self._work.fleet(request, self._tabs)),
+            get("/fleet/plot.svg", self._work.plot),
+            get("/watch/fleet", self._work.watch_fleet),
+            get("/pool", lambda request: self._work.pool_page(request, self._tabs)),
+            get("/watch/pool", self._work.watch_pool),
+            get("/approvals", lambda request: self._waiting.list(request, self._tabs)),
+            get("/watch/approvals", self._waiting.watch),
+            Route("/approvals/{id}", self._guarded(self._waiting.decide), methods=["POST"]),
+        ]
+
+    def _guarded(self, answer: Page) -> Page:
+        """Errors as pages."""
+
+        async def answered(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except SessionNotFound:
+                return await self._problem(
+                    request, 404, "It is not there", "This session does not exist, or has been deleted."
+                )
+            except (OptionsError, UsageError) as error:
+                return await self._problem(request, 400, "That is not possible", str(error))
+            except (OutriderError, OSError) as error:
+                return await self._problem(request, 502, "It cannot be read", str(error))
+
+        return answered
+
+    async def _problem(self, request: Request, status: int, title: str, says: str) -> Response:
+        root = _root(request)
+        return HTMLResponse(error_page(root, title, says), status)
+
+    async def _tabs(self) -> list[tuple[str, str, int]]:
+        tabs = [("Sessions", "/", 0)]
+        tabs += self._work.tabs()
+        return [*tabs, *await self._waiting.tabs()]
+
+    # The list.
+
+    async def _list(self, request: Request) -> Response:
+        root = _root(request)
+        if self._library.single is not None:
+            return RedirectResponse(f"{root}/s/{self._library.single}")
+        chosen = Filter.read(request.query_params)
+        if chosen.q:
+            return await self._search(request, root, chosen)
+        infos = await self._library.list(chosen.query(PAGE + 1))
+        some = infos[:PAGE]
+        region = list_rows(root, chosen, some, await self._library.costs(some), has_more=len(infos) > PAGE)
+        if "part" in request.query_params:
+            return HTMLResponse(region)
+        projects = await self._library.projects()
+        body = list_body(
+            root, chosen, region, projects, self._library.place, can_search=self._library.sessions is not None
+        )
+        tabs = await self._tabs()
+        watch = "" if chosen.until else "/watch/sessions"
+        return HTMLResponse(
+            page(root, "Sessions", body, tabs=tabs, current="/", kind="list-page", watch=watch)
+        )
+
+    async def _search(self, request: Request, root: str, chosen: Filter) -> Response:
+        hits = self._library.search(chosen.q, chosen.query(None), _MOST_HITS)
+        body = list_body(
+            root, chosen, _HOLE, await self._library.projects(), self._library.place, can_search=True
+        )
+        whole = page(
+            root, f"{chosen.q} · Search", body, tabs=await self._tabs(), current="/", kind="list-page"
+        )
+        before, _, after = whole.partition(_HOLE)
+
+        async def pieces() -> AsyncIterator[str]:
+            """Each hit as soon as it is found."""
+            yield before
+            count = 0
+            if hits is not None:
+                try:
+                    async for hit in hits:
+                        count += 1
+                        yield hit_row(root, hit, chosen.q)
+                except OutriderError as error:
+                    yield _note(f"The search has ended early: {error}")
+            if not count:
+                yield _note("Nothing was found.")
+            elif count == _MOST_HITS:
+                yield _note(f"The first {_MOST_HITS:,} are shown.")
+            else:
+                yield _note(f"{count:,} found.")
+            yield after
+
+        return StreamingResponse(pieces(), media_type="text/html")
+
+    async def _watch_list(self, request: Request) -> Response:
+        chosen = Filter.read(request.query_params)
+
+        async def signature() -> object:
+            newest = await self._library.list(chosen.query(5))
+            return [(info.id, info.last_modified) for info in newest]
+
+        return self._clients.stream(changes(signature, _SLOW, self._clients))
+
+    # One session.
+
+    async def _opened(self, request: Request) -> tuple[OpenSession, str | None]:
+        opened = await self._library.open(request.path_params["id"])
+        return opened, request.query_params.get("agent") or None
+
+    def _shown(self, request: Request, agent: str | None) -> Shown:
+        query = f"&agent={quote(agent)}" if agent else ""
+        base = f"{_root(request)}/s/{request.path_params['id']}"
+        return Shown(base=base, redact=self._redact, query=query)
+
+    async def _session(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        file = await run_sync(opened.transcript, agent)
+        params = request.query_params
+        if uuid := params.get("uuid"):
+            offset = await run_sync(file.find, uuid)
+            if offset is not None:
+                query = f"&agent={quote(agent)}" if agent else ""
+                return RedirectResponse(f"{request.url.path}?at={offset}{query}#e{offset}")
+        window = await run_sync(_chosen_window, file, params.get("at"), params.get("start"))
+        agents = await run_sync(opened.agents)
+        is_live = window.is_last
+        made = await run_sync(
+            lambda: rows(window, self._shown(request, agent), by_call(agents), live=is_live)
+        )
+        body = session_body(
+            _root(request),
+            opened,
+            window,
+            made,
+            agent=agents.get(agent) if agent else None,
+            is_live=is_live,
+            can_resume=opened.live is None,
+        )
+        title = DEFAULT.mask(opened.info.title) or opened.info.id[:8]
+        return HTMLResponse(page(_root(request), title, body, tabs=await self._tabs(), kind="session-page"))
+
+    async def _rows(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        file = await run_sync(opened.transcript, agent)
+        params = request.query_params
+        is_nested = "all" in params
+
+        def read() -> str:
+            if is_nested:
+                window = file.after(0, _NESTED)
+            elif "before" in params:
+                window = file.before(_number(params["before"]))
+            else:
+                window = file.after(_number(params.get("after", "0")))
+            shown = self._shown(request, agent)
+            if is_nested and agent:
+                shown = replace(shown, prefix=f"{agent}-")
+            return window_element(window, rows(window, shown, by_call(opened.agents())))
+
+        return HTMLResponse(await run_sync(read))
+
+    async def _full(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        file = await run_sync(opened.transcript, agent)
+        offset = _number(request.query_params.get("at", ""))
+
+        def read() -> str:
+            shown = replace(self._shown(request, agent), clip=None)
+            return "".join(rows(file.around(offset), shown, by_call(opened.agents()), only=offset))
+
+        row = await run_sync(read)
+        return HTMLResponse(row) if row else PlainTextResponse("It is not there.", 404)
+
+    async def _picture(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        file = await run_sync(opened.transcript, agent)
+        offset, place = (_number(request.query_params.get(name, "")) for name in ("at", "n"))
+        line = await run_sync(file.line_at, offset)
+        blocks = [] if line is None else line.blocks
+        if line is not None and line.entry.type == "attachment":
+            blocks = blocks_of(fields_of(line.raw.get("attachment")).get("prompt"))
+        answers = [inner for block in blocks if is_answer(block) for inner in result_blocks(block)]
+        for candidates in (answers, blocks):
+            source = fields_of(candidates[place].get("source")) if place < len(candidates) else {}
+            media, data = str(source.get("media_type")), source.get("data")
+            if media in PICTURES and isinstance(data, str):
+                try:
+                    content = base64.b64decode(data, validate=True)
+                except (binascii.Error, ValueError):
+                    break
+                return Response(content, media_type=media)
+        return PlainTextResponse("It is not there.", 404)
+
+    async def _outline(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        outline = await opened.outline(agent)
+        agents = await run_sync(opened.agents)
+        made = await run_sync(outline_parts, _root(request), opened, outline, agents, agent)
+        return HTMLResponse(made)
+
+    async def _export(self, request: Request) -> Response:
+        opened, _ = await self._opened(request)
+        form = check_format(request.query_params.get("format", "html"))
+        media, ending = _FORMATS[form]
+        if self._library.sessions is not None and opened.live is None and opened.info.path is None:
+            text = await self._library.sessions.export(opened.info.id, form, redact=self._redact or None)
+        else:
+            from outrider.transcripts._disk.read import load_bundle
+            from outrider.transcripts._export.turns import exported
+
+            bundle = await run_sync(load_bundle, opened.file)
+            text = await run_sync(
+                lambda: exported(bundle, form, redact=self._redact if form != "json" else None)
+            )
+        name = f"session-{opened.info.id[:8]}.{ending}"
+        # To be saved: here it would be a page of this server.
+        headers = {
+            "content-disposition": f'attachment; filename="{name}"',
+            "content-security-policy": "sandbox",
+        }
+        return Response(text.encode("utf-8", "replace"), media_type=media, headers=headers)
+
+    async def _live(self, request: Request) -> Response:
+        opened, agent = await self._opened(request)
+        given = request.headers.get("last-event-id") or request.query_params.get("from", "")
+        start = _number(given)
+        shown = self._shown(request, agent)
+        return self._clients.stream(self._followed(opened, agent, shown, start))
+
+    async def _followed(
+        self, opened: OpenSession, agent: str | None, shown: Shown, offset: int
+    ) -> AsyncIterator[bytes]:
+        """Rows as they are written: those that are new, and those that have changed, as a result came."""
+        yield b"retry: 1000\n\n"
+        silent, partial = 0.0, ""
+        while not self._clients.is_closing:
+            try:
+                await opened.refresh()
+                file = await run_sync(opened.transcript, agent)
+                size = await run_sync(file.size)
+            except (OutriderError, OSError):
+                yield event("", name="gone")
+                return
+            if size < offset:
+                yield event("", name="reset")
+                return
+            while offset < size:
+                window, made = await run_sync(self._news, file, offset, opened, shown)
+                if window.end <= offset:
+                    break
+                offset, silent = window.end, 0.0
+                yield event("".join(made), name="rows", id=offset)
+            if opened.partial != partial:
+                partial, silent = opened.partial, 0.0
+                yield event(partial, name="partial")
+            await anyio.sleep(TICK)
+            silent += TICK
+            if silent >= HEARTBEAT:
+                silent = 0.0
+                yield BEAT
+
+    def _news(
+        self, file: TranscriptFile, offset: int, opened: OpenSession, shown: Shown
+    ) -> tuple[Window, list[str]]:
+        window = file.after(file.before(offset, 1).start if offset else 0)
+        while window.end <= offset and not window.is_last:
+            window = file.after(window.end)
+        return window, [str(row) for row in rows(window, shown, by_call(opened.agents()), live=True)]
+
+
+def _chosen_window(file: TranscriptFile, at: str | None, start: str | None) -> Window:
+    if at is not None:
+        return file.around(_number(at))
+    return file.after(0) if start else file.last()
+
+
+def _number(text: str) -> int:
+    """A cursor. Raises `OptionsError`."""
+    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+        raise OptionsError(f"{text[:40]!r} is no place in a session", hint="Follow a link of this page.")
+    return int(text)
+
+
+def _note(text: str) -> str:
+    return h("p", text, class_="empty")
+
+
+def _root(request: Request) -> str:
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    media = _STATIC.get(name)
+    if media is None:
+        return PlainTextResponse("It is not there.", 404)
+    content = (files("outrider.view") / "_static" / name).read_bytes()
+    return Response(content, media_type=media)

@@ -1,0 +1,364 @@
+"""Shows a transcript as a conversation: a row for each entry, with the results of its calls in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from outrider.transcripts._entries import fields_of
+from outrider.view._pages.markup import Markup, amount, h, lasting, markdown, moment, money, size
+from outrider.view._pages.tools import Call, Shown, block_element, call_element, clipped, result_blocks
+from outrider.view._sources.transcript import Line, blocks_of, is_answer, is_call, items_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from outrider.view._sources.transcript import Window
+    from outrider.wire import JsonObject
+
+_REMEMBERED: Final = 40
+"""How many entries a prompt may follow; if it follows an earlier one, the conversation was rewound."""
+_FROM_PROGRAM: Final = (
+    *("<task-notification>", "<local-command-stdout>", "<local-command-stderr>", "<system-reminder>"),
+    *("<bash-stdout>", "<bash-stderr>", "[Request interrupted by user"),
+)
+"""How texts begin that Claude Code puts where a prompt would be."""
+_COMMAND: Final = ("<command-name>", "</command-name>")
+_ARGUMENTS: Final = ("<command-args>", "</command-args>")
+
+
+class Pairs:
+    """The results in some lines, by their calls, and the subagents that calls started."""
+
+    def __init__(
+        self, lines: Sequence[Line], agents: Mapping[str, Sequence[tuple[str, str]]], *, live: bool
+    ) -> None:
+        self.agents = agents
+        self.live = live
+        self.results: dict[str, tuple[Line, JsonObject]] = {}
+        self.calls: set[str] = set()
+        for line in lines:
+            for block in line.blocks:
+                if is_answer(block):
+                    self.results.setdefault(str(block.get("tool_use_id")), (line, block))
+                elif is_call(block):
+                    self.calls.add(str(block.get("id")))
+
+    def call(self, line: Line, block: JsonObject) -> Call:
+        id = str(block.get("id"))
+        call = Call(
+            name=str(block.get("name") or "a tool"),
+            input=fields_of(block.get("input")),
+            offset=line.offset,
+            agents=self.agents.get(id, ()),
+            is_waiting=self.live,
+        )
+        if id in self.results:
+            answered, result = self.results[id]
+            call.result, call.result_offset = result_blocks(result), answered.offset
+            call.is_error = result.get("is_error") is True
+            call.output = fields_of(answered.raw.get("toolUseResult"))
+            if line.when is not None and answered.when is not None:
+                call.seconds = max((answered.when - line.when).total_seconds(), 0.0)
+        return call
+
+
+def rows(
+    window: Window,
+    shown: Shown,
+    agents: Mapping[str, Sequence[tuple[str, str]]],
+    *,
+    live: bool = False,
+    only: int | None = None,
+) -> list[Markup]:
+    """The rows of a window, or the one of the entry at an offset."""
+    pairs = Pairs(window.lines, agents, live=live and window.is_last)
+    made: list[Markup] = []
+    recent: list[str] = []
+    for line in window.lines:
+        entry = line.entry
+        if line.is_shown and only in (None, line.offset):
+            follows = entry.parent_uuid
+            is_rewound = bool(follows and len(recent) >= 2 and follows not in recent)
+            row = _row(line, pairs, shown, is_rewound=is_rewound)
+            if row is not None:
+                made.append(row)
+        if entry.uuid:
+            recent = [*recent[-_REMEMBERED:], entry.uuid]
+    return made
+
+
+def _row(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup | None:
+    entry = line.entry
+    if entry.type == "assistant":
+        return _assistant(line, pairs, shown)
+    if entry.type in ("user", "attachment"):
+        return _user(line, pairs, shown, is_rewound=is_rewound)
+    if entry.type == "too-long":
+        return _plain_row(
+            line, shown, "note", f"A line of {size(line.end - line.offset)} is too long to be shown."
+        )
+    if entry.type == "result":
+        return _ended(line, shown)
+    return _system(line, shown)
+
+
+def _frame(
+    line: Line, shown: Shown, kind: str, *children: Markup | list[Markup] | None, head: Markup | None = None
+) -> Markup:
+    return h(
+        "article",
+        head,
+        h("div", *children, class_="said"),
+        id=f"{shown.prefix}e{line.offset}",
+        class_=f"row {kind}",
+        data_at=line.offset,
+        tabindex=-1,
+    )
+
+
+def _head(who: str, line: Line, shown: Shown, *extra: Markup | None) -> Markup:
+    link = h(
+        "a",
+        moment(line.when, short=True) or "#",
+        href=f"{shown.base}?at={line.offset}{shown.query}#{shown.prefix}e{line.offset}",
+        class_="when",
+        title="Link to this",
+    )
+    copy = h("button", "Copy", class_="copy", type="button", title="Copy the text (c)")
+    return h("header", h("b", who), list(filter(None, extra)), h("span", class_="grow"), copy, link)
+
+
+# The model.
+
+
+def _assistant(line: Line, pairs: Pairs, shown: Shown) -> Markup | None:
+    pieces: list[Markup] = []
+    failed = line.raw.get("isApiErrorMessage") is True
+    spoke = False
+    for place, block in enumerate(line.blocks):
+        kind = str(block.get("type"))
+        if kind == "text":
+            words = str(block.get("text") or "")
+            if words.strip():
+                spoke = True
+                pieces += clipped(words, shown, line.offset, lambda part: markdown(part, redact=False))
+        elif "thinking" in kind:
+            words = str(block.get("thinking") or "")
+            says = h(
+                "summary",
+                h("b", "Thinking"),
+                h("span", shown.mask(" ".join(words.split()))[:200], class_="about"),
+            )
+            if words.strip():
+                inside = h(
+                    "div",
+                    list(clipped(words, shown, line.offset, lambda part: h("div", part, class_="text"))),
+                )
+                pieces.append(h("details", says, inside, class_="thought"))
+            elif kind == "redacted_thinking":
+                pieces.append(h("p", "Thinking that is not shown", class_="note"))
+        elif is_call(block):
+            pieces.append(call_element(pairs.call(line, block), shown))
+        elif not is_answer(block):
+            pieces.append(block_element(block, shown, line.offset, place))
+    if not pieces:
+        return None
+    if failed:
+        return _frame(line, shown, "failed", pieces, head=_head("API error", line, shown))
+    # Rows that only work stand together, without a head each.
+    head = _head("Claude", line, shown, _usage(line)) if spoke else None
+    return _frame(line, shown, "claude" if spoke else "claude work", pieces, head=head)
+
+
+def _usage(line: Line) -> Markup | None:
+    usage = fields_of(line.message.get("usage"))
+
+    def count(name: str) -> int:
+        value = usage.get(name)
+        return value if isinstance(value, int) else 0
+
+    given = sum(map(count, ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")))
+    if not given:
+        return None
+    cached = count("cache_read_input_tokens") / given
+    says = f"{given:,} tokens in, {cached:.0%} of them cached; {count('output_tokens'):,} out"
+    return h("span", f"{amount(given)} → {amount(count('output_tokens'))}", class_="tokens", title=says)
+
+
+# The user, and what stands in the user's role.
+
+
+def _user(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup | None:
+    blocks = line.blocks
+    if line.entry.type == "attachment":
+        blocks = blocks_of(fields_of(line.raw.get("attachment")).get("prompt"))
+    if any(is_answer(block) for block in blocks):
+        return _strays(line, blocks, pairs, shown)
+    words = "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
+    if line.entry.is_compact_summary:
+        summary = h("summary", h("b", "Summary"), h("span", "of what was said before", class_="about"))
+        inside = list(clipped(words, shown, line.offset, lambda part: markdown(part, redact=False)))
+        return _frame(line, shown, "summary", h("details", summary, h("div", inside, class_="body")))
+    stripped = words.lstrip()
+    if stripped.startswith(_FROM_PROGRAM):
+        return _frame(
+            line,
+            shown,
+            "note",
+            list(
+                clipped(_without_tags(words), shown, line.offset, lambda part: h("div", part, class_="text"))
+            ),
+        )
+    command = _between(words, _COMMAND)
+    if command is not None:
+        words = f"{command} {_between(words, _ARGUMENTS) or ''}".strip()
+    pieces: list[Markup] = []
+    if words.strip():
+        pieces += clipped(words.strip("\n"), shown, line.offset, lambda part: h("div", part, class_="text"))
+    pieces += [
+        block_element(block, shown, line.offset, place)
+        for place, block in enumerate(blocks)
+        if block.get("type") != "text"
+    ]
+    if not pieces:
+        return None
+    rewound = (
+        h(
+            "p",
+            "The conversation was taken back to an earlier point here, and goes on from there.",
+            class_="rewound",
+        )
+        if is_rewound
+        else None
+    )
+    stats = h("span", class_="stats")
+    return _frame(
+        line,
+        shown,
+        "prompt",
+        rewound,
+        pieces,
+        head=_head("Task" if shown.query else "You", line, shown, stats),
+    )
+
+
+def _strays(line: Line, blocks: list[JsonObject], pairs: Pairs, shown: Shown) -> Markup | None:
+    """Results whose calls are not here, which a damaged transcript may have."""
+    lost = [
+        block
+        for block in blocks
+        if is_answer(block)
+        and (
+            str(block.get("tool_use_id")) not in pairs.calls
+            or pairs.results[str(block.get("tool_use_id"))][0] is not line
+        )
+    ]
+    if not lost:
+        return None
+    made = [
+        call_element(
+            Call(
+                name="Result",
+                input={},
+                offset=line.offset,
+                result=result_blocks(block),
+                result_offset=line.offset,
+                is_error=block.get("is_error") is True,
+            ),
+            shown,
+        )
+        for block in lost
+    ]
+    return _frame(line, shown, "claude work", made)
+
+
+def _without_tags(words: str) -> str:
+    """The words of the program, without the names that they stand in."""
+    for name in (
+        "local-command-stdout",
+        "local-command-stderr",
+        "bash-stdout",
+        "bash-stderr",
+        "system-reminder",
+    ):
+        words = words.replace(f"<{name}>", "").replace(f"</{name}>", "")
+    return words.strip() or "(nothing)"
+
+
+def _between(words: str, marks: tuple[str, str]) -> str | None:
+    _, begun, rest = words.partition(marks[0])
+    found, ended, _ = rest.partition(marks[1])
+    return found.strip() if begun and ended else None
+
+
+# The program.
+
+
+def _plain_row(line: Line, shown: Shown, kind: str, words: str) -> Markup:
+    return _frame(line, shown, kind, h("p", words))
+
+
+def _system(line: Line, shown: Shown) -> Markup | None:
+    raw, subtype = line.raw, line.entry.subtype or ""
+    if subtype == "compact_boundary":
+        told = fields_of(raw.get("compactMetadata") or raw.get("compact_metadata"))
+        before = told.get("preTokens") or told.get("pre_tokens")
+        tokens = f" at {before:,} tokens" if isinstance(before, int) else ""
+        trigger = f" ({told['trigger']})" if isinstance(told.get("trigger"), str) else ""
+        return _plain_row(line, shown, "compaction", f"Compacted{tokens}{trigger}")
+    if subtype in ("api_error", "api_retry"):
+        return _plain_row(line, shown, "retry", shown.mask(_retry(raw)))
+    words = raw.get("content")
+    if not isinstance(words, str) or not words.strip() or subtype in ("init", "turn_duration"):
+        return None
+    return _frame(
+        line,
+        shown,
+        "note",
+        list(clipped(_without_tags(words), shown, line.offset, lambda part: h("div", part, class_="text"))),
+    )
+
+
+def _retry(raw: JsonObject) -> str:
+    error = fields_of(raw.get("error"))
+    inner = fields_of(error.get("error"))
+    reason = (
+        error.get("message")
+        or fields_of(inner.get("error")).get("message")
+        or inner.get("message")
+        or raw.get("error")
+    )
+    attempt, most = (
+        raw.get("retryAttempt") or raw.get("attempt"),
+        raw.get("maxRetries") or raw.get("max_retries"),
+    )
+    wait = raw.get("retryInMs") or raw.get("retry_delay_ms")
+    said = "The API failed"
+    status = error.get("status") or raw.get("error_status")
+    if isinstance(status, int):
+        said += f" with {status}"
+    if isinstance(reason, str):
+        said += f": {reason[:300]}"
+    if isinstance(attempt, int):
+        said += f" · retry {attempt}" + (f" of {most}" if isinstance(most, int) else "")
+    if isinstance(wait, int | float):
+        said += f" in {lasting(wait / 1000)}"
+    return said
+
+
+def _ended(line: Line, shown: Shown) -> Markup:
+    raw = line.raw
+    is_error = raw.get("is_error") is True
+    cost, took = raw.get("total_cost_usd"), raw.get("duration_ms")
+    parts = [str(raw.get("subtype", "")).replace("_", " ") if is_error else "Turn ended"]
+    if isinstance(took, int | float):
+        parts.append(lasting(took / 1000))
+    if isinstance(cost, int | float):
+        parts.append(f"{money(float(cost))} so far")
+    pieces: list[Markup] = [h("p", " · ".join(parts))]
+    if is_error:
+        said = str(raw.get("result") or "") or "\n".join(map(str, items_of(raw.get("errors"))))
+        pieces += (
+            clipped(said, shown, line.offset, lambda part: h("div", part, class_="text")) if said else ()
+        )
+    return _frame(line, shown, "failed" if is_error else "ended", pieces)

@@ -1,0 +1,525 @@
+"""Shows calls of tools, each kind in its own way: files with line numbers, changes as diffs, commands with
+their output, questions with their answers.
+
+Which call has which result is decided in `conversation`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from difflib import SequenceMatcher, unified_diff
+from functools import partial
+from pathlib import PurePath
+from typing import Final, TypeAlias
+
+import msgspec
+
+from outrider.redaction import DEFAULT
+from outrider.transcripts._entries import fields_of
+from outrider.view._pages.markup import Markup, code, h, lasting, markdown
+from outrider.view._sources.transcript import blocks_of, items_of
+from outrider.wire import JsonObject
+
+CLIP: Final = 8_000
+"""Characters of one text that are shown at once; the rest on demand."""
+PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Not SVG, which is a document with a will of its own."""
+
+_MOST_DIFF: Final = 400
+"""Lines of a diff that are shown at once."""
+_LONGEST_SHOWN: Final = 1_000
+"""Characters of a line of a diff."""
+_MOST_COMPARED: Final = 2_000
+"""Lines of a text that is compared with another."""
+_MOST_MARKED: Final = 40
+_LONGEST_MARKED: Final = 200
+"""Lines of a diff in which words are compared, and how long they may be: it takes the square of that."""
+_NUMBERED: Final = re.compile(r"^ *(\d+)(?:→|\t)(.*)$")
+_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ABOUT: Final = (
+    *("command", "file_path", "notebook_path", "pattern", "url", "query", "skill", "description"),
+    *("subject", "title", "path", "prompt", "question", "name"),
+)
+"""Fields of an input that say in a line what a call is about, the best first."""
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """How things are shown."""
+
+    base: str
+    """The address of the session; empty where there is none to link to."""
+    redact: bool = True
+    clip: int | None = CLIP
+    query: str = ""
+    """Names the subagent, in addresses."""
+    prefix: str = ""
+    """Of the ids of rows: a subagent's stand among others."""
+
+    def mask(self, words: str) -> str:
+        return DEFAULT.mask(words) if self.redact else words
+
+
+class Call(msgspec.Struct, kw_only=True):
+    """A call, with what is known of it."""
+
+    name: str
+    input: JsonObject
+    offset: int = 0
+    result: list[JsonObject] | None = None
+    result_offset: int = 0
+    is_error: bool = False
+    seconds: float | None = None
+    output: JsonObject = {}
+    """The result as a value, as far as the transcript has it."""
+    agents: Sequence[tuple[str, str]] = ()
+    """The ids and descriptions of the subagents that it started."""
+    is_waiting: bool = False
+
+    @property
+    def text(self) -> str:
+        """The words of its result."""
+        found = self.result or []
+        return "\n".join(str(block.get("text", "")) for block in found if block.get("type") == "text")
+
+    def field(self, name: str) -> str:
+        value = self.input.get(name)
+        return value if isinstance(value, str) else ""
+
+
+Body: TypeAlias = Iterator[Markup]
+
+
+def call_element(call: Call, shown: Shown) -> Markup:
+    """A call that can be opened."""
+    kind, view, is_open = _VIEWS.get(call.name, ("other", _other, False))
+    server = ""
+    title = call.name
+    if call.name.startswith("mcp__"):
+        _, _, rest = call.name.partition("__")
+        server, _, title = rest.partition("__")
+        kind = "mcp"
+    state = "failed" if call.is_error else "running" if call.result is None else "done"
+    badges = [
+        h("span", lasting(call.seconds), class_="took") if call.seconds is not None else None,
+        h("span", "failed", class_="badge bad") if call.is_error else None,
+        h("span", "running" if call.is_waiting else "no result", class_="badge")
+        if call.result is None
+        else None,
+    ]
+    summary = h(
+        "summary",
+        h("span", class_=f"dot {state}", aria_hidden="true"),
+        h("b", shown.mask(title or call.name)),
+        h("span", server, class_="server") if server else None,
+        h("span", _about(call, shown), class_="about"),
+        _counts(call),
+        badges,
+    )
+    body = h("div", list(view(call, shown)), _agents(call, shown), class_="body")
+    # Links to the entry of its result lead here.
+    place = f"{shown.prefix}e{call.result_offset}" if call.result_offset else None
+    return h("details", summary, body, class_=f"call {kind} {state}", open=is_open or None, id=place)
+
+
+def _about(call: Call, shown: Shown) -> str:
+    values = (call.field(name) for name in _ABOUT)
+    found = next((" ".join(value.split()) for value in values if value.strip()), "")
+    questions = items_of(call.input.get("questions"))
+    if not found and questions:
+        found = str(fields_of(questions[0]).get("question", ""))
+    return shown.mask(found[:300])
+
+
+def _counts(call: Call) -> Markup | None:
+    """How many lines a change adds and removes."""
+    if call.name not in ("Edit", "MultiEdit", "Write") or call.is_error:
+        return None
+    lines = [line for hunk in _hunks(call) for line in hunk[2]]
+    added = sum(line[:1] == "+" for line in lines)
+    removed = sum(line[:1] == "-" for line in lines)
+    return h("span", h("ins", f"+{added}"), " ", h("del", f"-{removed}"), class_="counts")
+
+
+def _agents(call: Call, shown: Shown) -> list[Markup]:
+    made: list[Markup] = []
+    for id, description in call.agents:
+        head = h("summary", h("b", "Subagent"), h("span", shown.mask(description or id), class_="about"))
+        inside = h("div", class_="body nested", data_rows=f"{shown.base}/rows?agent={id}&all=1")
+        whole = h("a", "Open it by itself", href=f"{shown.base}?agent={id}", class_="quiet")
+        made.append(h("details", head, whole, inside, class_="call agent-tree"))
+    return made
+
+
+# Pieces.
+
+
+def clipped(words: str, shown: Shown, offset: int, show: Callable[[str], Markup]) -> Iterator[Markup]:
+    """A text, or its beginning with a way to the rest."""
+    words = shown.mask(words)
+    if shown.clip is None or len(words) <= shown.clip + 200:
+        yield show(words)
+        return
+    yield show(words[: shown.clip])
+    yield more(shown, offset, f"Show all {len(words):,} characters")
+
+
+def more(shown: Shown, offset: int, says: str) -> Markup:
+    """A button that exchanges the row for all of it."""
+    if not shown.base:
+        return h("p", "…", class_="note")
+    return h(
+        "button", says, class_="more", type="button", data_full=f"{shown.base}/full?at={offset}{shown.query}"
+    )
+
+
+def output(words: str, kind: str = "") -> Markup:
+    """What a program printed."""
+    return h("pre", h("code", _ANSI.sub("", words)), class_=f"out {kind}".strip(), tabindex=0)
+
+
+def numbered(source: str, first: int, filename: str = "", sign: str = "") -> Markup:
+    """Code with the numbers of its lines, which are not copied with it."""
+    lines = code(source, filename=filename).removesuffix("\n").split("\n")
+    rows = [
+        h("span", Markup(f"{line}\n"), class_=f"l {sign}".strip(), data_n=first + place)
+        for place, line in enumerate(lines)
+    ]
+    return h("pre", h("code", rows), class_="code", tabindex=0)
+
+
+def _items(call: Call, shown: Shown) -> Body:
+    """The result, as it is."""
+    for place, block in enumerate(call.result or ()):
+        if block.get("type") == "text":
+            words = without_reminders(str(block.get("text", ""))).strip("\n")
+            if words:
+                yield from clipped(words, shown, call.offset, lambda part: _guessed(part, call))
+        else:
+            yield block_element(block, shown, call.result_offset or call.offset, place)
+
+
+def without_reminders(words: str) -> str:
+    """A result without what Claude Code added for the model. Not by a regular expression, which would look
+    for the end of each one that has none."""
+    kept: list[str] = []
+    while True:
+        before, begun, rest = words.partition(_REMINDER[0])
+        _, ended, after = rest.partition(_REMINDER[1])
+        if not (begun and ended):
+            return "".join((*kept, words))
+        kept.append(before)
+        words = after
+
+
+def _guessed(words: str, call: Call) -> Markup:
+    if not call.is_error and words[:1] in "{[":
+        try:
+            value = json.loads(words)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return value_element(value)
+    return output(words, "bad" if call.is_error else "")
+
+
+def block_element(block: JsonObject, shown: Shown, offset: int, place: int) -> Markup:
+    """A picture, or a note that says what is not shown."""
+    source = fields_of(block.get("source"))
+    kind, media = str(block.get("type", "")), str(source.get("media_type", ""))
+    if kind == "image" and media in PICTURES and shown.base:
+        address = f"{shown.base}/picture?at={offset}&n={place}{shown.query}"
+        return h("a", h("img", src=address, alt="A picture", loading="lazy"), href=address, class_="picture")
+    return h("p", f"({', '.join(filter(None, (kind or 'something', media)))})", class_="note")
+
+
+def value_element(value: object) -> Markup:
+    """JSON, with colors."""
+    try:
+        written = json.dumps(value, indent=2, ensure_ascii=False)
+    except (RecursionError, ValueError):
+        written = "(nested too deeply to be shown)"
+    return h("pre", h("code", code(written, language="json")), class_="code", tabindex=0)
+
+
+def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
+    """An input, a row for each field."""
+    rows: list[Markup] = []
+    for name, value in input.items():
+        if isinstance(value, str) and len(value) < 200 and "\n" not in value:
+            cell = h("code", shown.mask(value))
+        elif isinstance(value, str):
+            cell = h("div", list(clipped(value, shown, offset, output)))
+        elif isinstance(value, bool | int | float) or value is None:
+            cell = h("code", json.dumps(value))
+        else:
+            cell = value_element(DEFAULT.mask_json(value) if shown.redact else value)
+        if shown.redact and DEFAULT.is_secret_key(name):
+            cell = h("code", "***")
+        rows.append(h("div", h("dt", name), h("dd", cell)))
+    if rows:
+        yield h("dl", rows, class_="fields")
+
+
+# Each kind.
+
+
+def _other(call: Call, shown: Shown) -> Body:
+    yield from fields_element(call.input, shown, call.offset)
+    if call.result:
+        yield h("p", "Error" if call.is_error else "Result", class_="label")
+    yield from _items(call, shown)
+
+
+def _read(call: Call, shown: Shown) -> Body:
+    name = PurePath(call.field("file_path")).name
+    file = fields_of(call.output.get("file"))
+    content, first = file.get("content"), file.get("startLine")
+    if isinstance(content, str) and not call.is_error:
+        number = first if isinstance(first, int) else 1
+        yield from clipped(content, shown, call.offset, lambda part: numbered(part, number, name))
+        return
+    lines = [_NUMBERED.match(line) for line in without_reminders(call.text).rstrip("\n").split("\n")]
+    found = [line for line in lines if line is not None]
+    if found and len(found) >= len(lines) - 2:
+        source = "\n".join(line[2] for line in found)
+        yield from clipped(source, shown, call.offset, lambda part: numbered(part, int(found[0][1]), name))
+    else:
+        yield from _items(call, shown)
+
+
+Hunk: TypeAlias = tuple[int, int, list[str]]
+"""The first old line, the first new line, and the lines with their signs."""
+
+
+def _hunks(call: Call) -> list[Hunk]:
+    patch = call.output.get("structuredPatch")
+    found: list[Hunk] = []
+    for item in items_of(patch):
+        hunk = fields_of(item)
+        lines = items_of(hunk.get("lines"))
+        old, new = hunk.get("oldStart"), hunk.get("newStart")
+        if lines:
+            texts = [str(line) for line in lines if not str(line).startswith("\\")]
+            found.append((old if isinstance(old, int) else 1, new if isinstance(new, int) else 1, texts))
+    if found:
+        return found
+    if call.name == "Write":
+        return [(0, 1, [f"+{line}" for line in call.field("content").removesuffix("\n").split("\n")])]
+    edits = call.input.get("edits")
+    changes = [fields_of(edit) for edit in items_of(edits)] or [call.input]
+    return [
+        (0, 0, made)
+        for change in changes
+        if (made := changed_lines(str(change.get("old_string", "")), str(change.get("new_string", ""))))
+    ]
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """What changes, with a sign before each line."""
+    if max(before.count("\n"), after.count("\n")) > _MOST_COMPARED:
+        # To compare them could take minutes.
+        return [f"-{line}" for line in before.split("\n")] + [f"+{line}" for line in after.split("\n")]
+    made = unified_diff(before.split("\n"), after.split("\n"), n=3, lineterm="")
+    return [line for line in made if not line.startswith(("---", "+++", "@@"))]
+
+
+def _change(call: Call, shown: Shown) -> Body:
+    if call.is_error:
+        yield from _items(call, shown)
+    yield from diff(_hunks(call), shown, call.offset, PurePath(call.field("file_path")).name)
+
+
+def diff(hunks: list[Hunk], shown: Shown, offset: int, filename: str = "") -> Body:
+    """Changes, with the parts of a line that differ."""
+    total = sum(len(lines) for _, _, lines in hunks)
+    left, longest = (total, None) if shown.clip is None else (_MOST_DIFF, _LONGEST_SHOWN)
+    is_cut = total > left
+    rows: list[Markup] = []
+    for old, new, lines in hunks:
+        if rows:
+            rows.append(h("span", "\n", class_="l gap"))
+        some = lines[:left]
+        is_cut |= longest is not None and any(len(line) > longest for line in some)
+        rows += _diff_rows(old, new, [shown.mask(line)[:longest] for line in some], filename)
+        left = max(left - len(lines), 0)
+    if rows:
+        yield h("pre", h("code", rows), class_="code diff", tabindex=0)
+    if is_cut:
+        yield more(shown, offset, f"Show all {total:,} lines")
+
+
+def _diff_rows(old: int, new: int, lines: list[str], filename: str) -> list[Markup]:
+    numbers = bool(old or new)
+    colored = code("\n".join(line[1:] for line in lines), filename=filename).removesuffix("\n").split("\n")
+    if len(colored) != len(lines):
+        colored = [h("span", line[1:]) for line in lines]
+    marked = _marked(lines)
+    rows: list[Markup] = []
+    for place, line in enumerate(lines):
+        sign = line[:1]
+        kind = {"+": "add", "-": "del"}.get(sign, "same")
+        number = (old if sign == "-" else new) if numbers else ""
+        old += sign != "+"
+        new += sign != "-"
+        inner = marked.get(place) or Markup(colored[place])
+        rows.append(h("span", inner, "\n", class_=f"l {kind}", data_n=number, data_s=sign.strip() or " "))
+    return rows
+
+
+def _marked(lines: list[str]) -> dict[int, Markup]:
+    """Of lines that replace each other, one for one, the words that differ."""
+    made: dict[int, Markup] = {}
+    place = 0
+    while place < len(lines):
+        first = place
+        while place < len(lines) and lines[place][:1] == "-":
+            place += 1
+        middle = place
+        while place < len(lines) and lines[place][:1] == "+":
+            place += 1
+        if place - middle == middle - first <= 20:
+            for old, new in zip(range(first, middle), range(middle, place), strict=True):
+                before, after = lines[old][1:], lines[new][1:]
+                if max(len(before), len(after)) > _LONGEST_MARKED or len(made) > _MOST_MARKED:
+                    continue
+                match = SequenceMatcher(None, before, after, autojunk=False)
+                if match.ratio() > 0.5:
+                    made[old], made[new] = _halves(match, before, after)
+        place = max(place, first + 1)
+    return made
+
+
+def _halves(match: SequenceMatcher[str], before: str, after: str) -> tuple[Markup, Markup]:
+    old: list[Markup] = []
+    new: list[Markup] = []
+    for kind, a, b, c, d in match.get_opcodes():
+        tag = "span" if kind == "equal" else "mark"
+        old += [h(tag, before[a:b])] if b > a else []
+        new += [h(tag, after[c:d])] if d > c else []
+    return Markup("".join(old)), Markup("".join(new))
+
+
+def _bash(call: Call, shown: Shown) -> Body:
+    command = shown.mask(call.field("command"))
+    if description := call.field("description"):
+        yield h("p", shown.mask(description), class_="note")
+    yield h("pre", h("code", code(command, language="bash")), class_="code command", tabindex=0)
+    stdout, stderr = call.output.get("stdout"), call.output.get("stderr")
+    if isinstance(stdout, str) and isinstance(stderr, str) and not call.is_error:
+        for words, kind in ((stdout, ""), (stderr, "err")):
+            if words.strip():
+                yield from clipped(words.strip("\n"), shown, call.offset, partial(output, kind=kind))
+        if call.result is not None and not (stdout + stderr).strip():
+            yield h("p", "No output", class_="note")
+        for block_place, block in enumerate(call.result or ()):
+            if block.get("type") != "text":
+                yield block_element(block, shown, call.result_offset, block_place)
+    else:
+        yield from _items(call, shown)
+
+
+def _search(call: Call, shown: Shown) -> Body:
+    given = {name: value for name, value in call.input.items() if name not in ("pattern", "query", "url")}
+    yield from fields_element(given, shown, call.offset)
+    yield from _items(call, shown)
+
+
+def _page(call: Call, shown: Shown) -> Body:
+    yield from fields_element(call.input, shown, call.offset)
+    if call.text.strip():
+        yield from clipped(call.text, shown, call.offset, lambda part: markdown(part, redact=False))
+
+
+def _todos(call: Call, shown: Shown) -> Body:
+    todos = call.input.get("todos")
+    rows: list[Markup] = []
+    for item in items_of(todos):
+        todo = fields_of(item)
+        status = str(todo.get("status", ""))
+        kind = status if status in ("completed", "in_progress") else "pending"
+        sign = {"completed": "✓", "in_progress": "▸"}.get(kind, "○")
+        rows.append(
+            h(
+                "li",
+                h("span", sign, aria_hidden="true"),
+                shown.mask(str(todo.get("content", ""))),
+                class_=kind,
+            )
+        )
+    yield h("ul", rows, class_="todos")
+    if call.is_error:
+        yield from _items(call, shown)
+
+
+def _question(call: Call, shown: Shown) -> Body:
+    answers = fields_of(call.output.get("answers"))
+    questions = call.input.get("questions")
+    for item in items_of(questions):
+        question = fields_of(item)
+        asked = str(question.get("question", ""))
+        answer = answers.get(asked)
+        chosen = [str(each) for each in items_of(answer)] or str(answer or "").split(", ")
+        yield h("p", h("b", shown.mask(asked)), class_="question")
+        options = question.get("options")
+        rows: list[Markup] = []
+        known: list[str] = []
+        for each in items_of(options):
+            option = fields_of(each)
+            label = str(option.get("label", ""))
+            known.append(label)
+            is_chosen = label in chosen or label == answer
+            says = h("small", shown.mask(str(option.get("description", ""))))
+            sign = h("span", "●" if is_chosen else "○", aria_hidden="true")
+            rows.append(
+                h("li", sign, h("b", shown.mask(label)), " ", says, class_="chosen" if is_chosen else "")
+            )
+        if answer and answer not in known and not any(each in known for each in chosen):
+            rows.append(
+                h("li", h("span", "●", aria_hidden="true"), shown.mask(", ".join(chosen)), class_="chosen")
+            )
+        yield h("ul", rows, class_="options")
+    if not answers:
+        yield from _items(call, shown)
+
+
+def _plan(call: Call, shown: Shown) -> Body:
+    yield h("div", markdown(call.field("plan"), redact=shown.redact), class_="planned")
+    yield from _items(call, shown)
+
+
+def _agent(call: Call, shown: Shown) -> Body:
+    if kind := call.field("subagent_type"):
+        yield h("p", shown.mask(kind), class_="note")
+    yield from clipped(call.field("prompt"), shown, call.offset, lambda part: markdown(part, redact=False))
+    if call.text.strip():
+        yield h("p", "Report", class_="label")
+        yield from clipped(call.text, shown, call.offset, lambda part: markdown(part, redact=False))
+
+
+_VIEWS: Final[dict[str, tuple[str, Callable[[Call, Shown], Body], bool]]] = {
+    "Read": ("files", _read, False),
+    **dict.fromkeys(("Glob", "Grep", "LS"), ("files", _search, False)),
+    **dict.fromkeys(("Edit", "MultiEdit", "Write"), ("edits", _change, True)),
+    **dict.fromkeys(("Bash", "PowerShell"), ("shell", _bash, False)),
+    **dict.fromkeys(("WebFetch", "WebSearch"), ("web", _page, False)),
+    "TodoWrite": ("plan", _todos, True),
+    "AskUserQuestion": ("plan", _question, True),
+    "ExitPlanMode": ("plan", _plan, True),
+    **dict.fromkeys(("Task", "Agent"), ("agents", _agent, False)),
+}
+"""By the name of a tool: its lane, how it is shown, and whether it is open at first."""
+
+
+def input_element(name: str, input: JsonObject) -> Markup:
+    """What a call would do, with nothing hidden or cut: for somebody who decides about it."""
+    _, view, _ = _VIEWS.get(name, ("other", _other, False))
+    shown = Shown(base="", redact=False, clip=None)
+    return h("div", list(view(Call(name=name, input=input), shown)), class_="body")
+
+
+def result_blocks(block: JsonObject) -> list[JsonObject]:
+    """What a result consists of."""
+    return blocks_of(block.get("content"))

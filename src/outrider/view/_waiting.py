@@ -1,0 +1,228 @@
+"""The page of approvals: what waits, what it would do, and the decision, if deciding is switched on."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Final, cast
+from urllib.parse import parse_qs
+
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+
+from outrider._threads import run_sync
+from outrider.approvals import ApprovalSettled
+from outrider.errors import OptionsError, OutriderError
+from outrider.handlers import allow, deny
+from outrider.transcripts._entries import fields_of
+from outrider.view._live import changes
+from outrider.view._pages.layout import page
+from outrider.view._pages.markup import Markup, h, moment
+from outrider.view._pages.tools import input_element
+from outrider.view._sources.transcript import items_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from outrider.approvals import Approval, Approvals
+    from outrider.view._live import Clients
+    from outrider.wire import JsonObject
+
+_SECONDS: Final = 1.5
+
+
+class ApprovalPages:
+    """What waits for a person, if there is a place for it."""
+
+    def __init__(self, approvals: Approvals | None, clients: Clients, *, may_decide: bool) -> None:
+        self._approvals = approvals
+        self._clients = clients
+        self._may_decide = may_decide
+
+    async def tabs(self) -> list[tuple[str, str, int]]:
+        if self._approvals is None:
+            return []
+        try:
+            waiting = len(await self._approvals.list(state="pending"))
+        except OutriderError:
+            # Its own page says why; the others do not need it.
+            waiting = 0
+        return [("Approvals", "/approvals", waiting)]
+
+    async def list(
+        self, request: Request, tabs: Callable[[], Awaitable[list[tuple[str, str, int]]]]
+    ) -> Response:
+        if self._approvals is None:
+            return PlainTextResponse("There is no place for approvals here.", 404)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        found = await self._approvals.list()
+        cards = await run_sync(lambda: [self._card(root, approval) for approval in found])
+        empty = None if cards else h("p", "Nothing waits.", class_="empty")
+        region = h("div", cards, empty)
+        if "part" in request.query_params:
+            return HTMLResponse(region)
+        says = (
+            None
+            if self._may_decide
+            else h("p", "To decide here, start it with ", h("code", "--approve"), ".", class_="note")
+        )
+        main = h("main", h("h1", "Approvals"), says, h("div", region, id="live"), id="main")
+        made = page(
+            root,
+            "Approvals",
+            h("div", main, class_="single"),
+            tabs=await tabs(),
+            current="/approvals",
+            kind="work-page",
+            watch="/watch/approvals",
+        )
+        return HTMLResponse(made)
+
+    async def watch(self, _: Request) -> Response:
+        if self._approvals is None:
+            return PlainTextResponse("There is no place for approvals here.", 404)
+        approvals = self._approvals
+
+        async def signature() -> object:
+            return [(each.id, each.state) for each in await approvals.list()]
+
+        return self._clients.stream(changes(signature, _SECONDS, self._clients))
+
+    def _card(self, root: str, approval: Approval) -> Markup:
+        is_open = approval.state == "pending"
+        head = h(
+            "header",
+            h("b", approval.tool),
+            h("span", approval.state, class_=f"badge {approval.state}"),
+            h("span", class_="grow"),
+            h("a", "session", href=f"{root}/s/{approval.session_id}"),
+            moment(approval.asked_at),
+        )
+        told = [text for text in (approval.reason, approval.cwd) if text]
+        says = f": {approval.message}" if approval.message else ""
+        decided = f"{approval.state} by {approval.by or 'somebody'}{says}"
+        return h(
+            "article",
+            head,
+            h("p", " · ".join(told), class_="note") if told else None,
+            # A form shows its questions itself.
+            None
+            if is_open and self._may_decide and approval.kind == "question"
+            else input_element(approval.tool, approval.given_input),
+            self._form(root, approval) if is_open and self._may_decide else None,
+            h("p", decided, class_="note") if not is_open else None,
+            h("p", "If nobody decides, it is denied ", moment(approval.expires_at), class_="note")
+            if is_open and approval.expires_at
+            else None,
+            class_=f"approval {approval.state}",
+            id=f"a{approval.id}",
+        )
+
+    def _form(self, root: str, approval: Approval) -> Markup:
+        fields: list[Markup] = []
+        if approval.kind == "question":
+            fields += _question_fields(approval)
+        else:
+            written = json.dumps(approval.input, indent=2, ensure_ascii=False)
+            rows = min(written.count("\n") + 2, 20)
+            edit = h("textarea", written, name="input", rows=rows, spellcheck="false", aria_label="Input")
+            fields.append(h("details", h("summary", "Edit before it runs"), edit, class_="edit"))
+        return h(
+            "form",
+            # What was shown is what is decided about.
+            h("input", type="hidden", name="digest", value=approval.digest),
+            fields,
+            h(
+                "div",
+                h(
+                    "button",
+                    "Answer" if approval.kind == "question" else "Allow",
+                    name="decision",
+                    value="allow",
+                    class_="good",
+                ),
+                h(
+                    "input",
+                    name="message",
+                    placeholder="Why not; the model reads it",
+                    aria_label="Why not",
+                    autocomplete="off",
+                ),
+                h("button", "Deny", name="decision", value="deny", class_="bad"),
+                class_="actions",
+            ),
+            method="post",
+            action=f"{root}/approvals/{approval.id}",
+        )
+
+    async def decide(self, request: Request) -> Response:
+        """A decision, from the form."""
+        if self._approvals is None or not self._may_decide:
+            return PlainTextResponse("Nothing can be decided here: approving is not switched on.", 403)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        given = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
+        approval = await self._approvals.get(request.path_params["id"])
+        if given.get("digest") != [approval.digest]:
+            raise OptionsError("This is not the call that was shown", hint="Load the page again.")
+        decision = given.get("decision", [""])[0]
+        try:
+            if decision == "deny":
+                why = given.get("message", [""])[0].strip()
+                await self._approvals.decide(approval.id, deny(why or "Denied by a person."), by="viewer")
+            elif decision == "allow" and approval.kind == "question":
+                await self._approvals.answer(approval.id, _answers(approval, given), by="viewer")
+            elif decision == "allow":
+                written = given.get("input", [""])[0]
+                await self._approvals.decide(approval.id, allow(_changed(written)), by="viewer")
+            else:
+                raise OptionsError(f"{decision!r} is no decision", hint="Allow it or deny it.")
+        except ApprovalSettled as error:
+            raise OptionsError(str(error), hint="Load the page again.") from error
+        return RedirectResponse(f"{root}/approvals", 303)
+
+
+def _changed(written: str) -> JsonObject | None:
+    """The input that a person wrote; None if it is left as it was."""
+    if not written.strip():
+        return None
+    try:
+        value: object = json.loads(written)
+    except (ValueError, RecursionError) as error:
+        raise OptionsError(f"The input is no JSON: {error}", hint="Go back and correct it.") from None
+    if not isinstance(value, dict):
+        raise OptionsError("The input is not a JSON object", hint="Go back and correct it.")
+    return cast("JsonObject", value)
+
+
+def _questions(approval: Approval) -> list[JsonObject]:
+    return [fields_of(each) for each in items_of(approval.input.get("questions"))]
+
+
+def _question_fields(approval: Approval) -> list[Markup]:
+    made: list[Markup] = []
+    for number, question in enumerate(_questions(approval)):
+        kind = "checkbox" if question.get("multiSelect") else "radio"
+        choices: list[Markup] = []
+        for each in items_of(question.get("options")):
+            option = fields_of(each)
+            label, says = str(option.get("label", "")), str(option.get("description", ""))
+            box = h("input", type=kind, name=f"q{number}", value=label)
+            choices.append(h("label", box, label, h("small", says, class_="note"), class_="check"))
+        own = h(
+            "input",
+            name=f"own{number}",
+            placeholder="Something else",
+            aria_label="Something else",
+            autocomplete="off",
+        )
+        made.append(h("fieldset", h("legend", str(question.get("question", ""))), choices, own))
+    return made
+
+
+def _answers(approval: Approval, given: dict[str, list[str]]) -> JsonObject:
+    answers: JsonObject = {}
+    for number, question in enumerate(_questions(approval)):
+        chosen = [*given.get(f"q{number}", []), *filter(str.strip, given.get(f"own{number}", []))]
+        if chosen:
+            answers[str(question.get("question", ""))] = chosen if question.get("multiSelect") else chosen[-1]
+    return answers

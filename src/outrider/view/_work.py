@@ -1,0 +1,403 @@
+"""The pages of a batch and of a pool: how they stand, renewed as that changes."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from outrider._threads import run_sync
+from outrider.redaction import mask
+from outrider.view._live import changes
+from outrider.view._pages.layout import figures, page
+from outrider.view._pages.markup import Markup, amount, h, lasting, moment, money, size
+from outrider.view._sources.batch import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from starlette.requests import Request
+
+    from outrider.fleet import Outcome, Pool, PoolStats, Report
+    from outrider.view._live import Clients
+    from outrider.view._sources.batch import Batch, BatchState
+
+    Tabs = Callable[[], Awaitable[list[tuple[str, str, int]]]]
+
+_SECONDS: Final = 1.0
+_PAGE: Final = 100
+_REMEMBERED: Final = 300
+_STATUSES: Final = ("done", "failed", "over_budget", "skipped", "waiting")
+_SVG_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+class WorkPages:
+    """A batch, a pool, both, or neither."""
+
+    def __init__(self, clients: Clients) -> None:
+        self.batch: Batch | None = None
+        self.pool: Pool | None = None
+        self._clients = clients
+        self._history: deque[tuple[float, PoolStats]] = deque(maxlen=_REMEMBERED)
+
+    @property
+    def is_any(self) -> bool:
+        return self.batch is not None or self.pool is not None
+
+    def tabs(self) -> list[tuple[str, str, int]]:
+        tabs = [("Fleet", "/fleet", 0)] if self.batch is not None else []
+        return [*tabs, ("Pool", "/pool", 0)] if self.pool is not None else tabs
+
+    # A batch.
+
+    async def fleet(self, request: Request, tabs: Tabs) -> Response:
+        if self.batch is None:
+            return PlainTextResponse("There is no batch here.", 404)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        params = request.query_params
+        state, report = await self.batch.state(), await self.batch.report()
+        status, error = params.get("status", ""), params.get("error", "")
+        number = params.get("page", "0")
+        first = int(number) * _PAGE if number.isdigit() and len(number) < 9 else 0
+        found = await run_sync(chosen, report.outcomes, status, error)
+        region = Markup(
+            _standing(state, report)
+            + _running(root, state)
+            + _failures(root, report)
+            + (_plot(root, state) if report.outcomes else "")
+            + _tasks(root, found, status, error, first)
+        )
+        if "part" in params:
+            return HTMLResponse(region)
+        main = h("main", h("h1", state.name), h("div", region, id="live"), id="main")
+        body = h("div", main, class_="single wide")
+        made = page(
+            root, "Fleet", body, tabs=await tabs(), current="/fleet", kind="work-page", watch="/watch/fleet"
+        )
+        return HTMLResponse(made)
+
+    async def plot(self, _: Request) -> Response:
+        if self.batch is None:
+            return PlainTextResponse("There is no batch here.", 404)
+        report = await self.batch.report()
+        drawn = await run_sync(report.to_svg)
+        return Response(drawn, media_type="image/svg+xml", headers={"content-security-policy": _SVG_POLICY})
+
+    async def watch_fleet(self, _: Request) -> Response:
+        if self.batch is None:
+            return PlainTextResponse("There is no batch here.", 404)
+        return self._clients.stream(changes(self.batch.state, _SECONDS, self._clients))
+
+    # A pool.
+
+    async def pool_page(self, request: Request, tabs: Tabs) -> Response:
+        if self.pool is None:
+            return PlainTextResponse("There is no pool here.", 404)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        stats = await self._look()
+        region = Markup(_pool_figures(stats) + _pool_plot(list(self._history)) + self._slots(root))
+        if "part" in request.query_params:
+            return HTMLResponse(region)
+        main = h("main", h("h1", "Pool"), h("div", region, id="live"), id="main")
+        return HTMLResponse(
+            page(
+                root,
+                "Pool",
+                h("div", main, class_="single wide"),
+                tabs=await tabs(),
+                current="/pool",
+                kind="work-page",
+                watch="/watch/pool",
+            )
+        )
+
+    async def watch_pool(self, _: Request) -> Response:
+        if self.pool is None:
+            return PlainTextResponse("There is no pool here.", 404)
+        return self._clients.stream(changes(self._look, _SECONDS, self._clients))
+
+    async def _look(self) -> PoolStats:
+        assert self.pool is not None
+        stats, now = self.pool.stats(), time.time()
+        if not self._history or now - self._history[-1][0] >= _SECONDS / 2:
+            self._history.append((now, stats))
+        return stats
+
+    def _slots(self, root: str) -> Markup:
+        assert self.pool is not None
+        scheduler = self.pool._scheduler  # pyright: ignore[reportPrivateUsage]
+        slots = scheduler.slots.in_state("held", "warm", "starting", "closing")
+        body: list[Markup] = []
+        for slot in slots:
+            session = slot.session
+            id = session.id if session is not None else None
+            body.append(
+                h(
+                    "tr",
+                    h(
+                        "td",
+                        h(
+                            "span",
+                            "in use" if slot.state == "held" else slot.state,
+                            class_=f"badge {slot.state}",
+                        ),
+                    ),
+                    h("td", str(session.pid) if session is not None and session.pid else ""),
+                    h("td", size(slot.size) if slot.size else "", class_="num"),
+                    h("td", f"{slot.turns:,}", class_="num"),
+                    h("td", h("a", id[:8], href=f"{root}/s/{id}") if id else ""),
+                )
+            )
+        if not body:
+            return h("p", "No process runs.", class_="empty")
+        heads = [
+            h("th", name, class_=kind or None)
+            for name, kind in (
+                ("state", ""),
+                ("process", ""),
+                ("memory", "num"),
+                ("turns", "num"),
+                ("session", ""),
+            )
+        ]
+        return h("table", h("thead", h("tr", heads)), h("tbody", body), class_="tasks")
+
+
+# A batch, in parts.
+
+
+def _standing(state: BatchState, report: Report) -> Markup:
+    total = state.total or state.ended
+    bar = [
+        h(
+            "rect",
+            x=f"{_before(state, status) / total * 1000:.1f}",
+            y=0,
+            width=f"{state.counts[status] / total * 1000:.1f}",
+            height=12,
+            class_=f"st-{status}",
+        )
+        for status in _STATUSES
+        if total and state.counts[status]
+    ]
+    says = f"{state.ended:,} of {total:,} tasks ended"
+    waits = None
+    if state.waiting_until is not None and state.waiting_until > time.time():
+        waits = h(
+            "p",
+            f"Waiting for {lasting(state.waiting_until - time.time())}: {state.waiting_for or 'a limit'}",
+            class_="problem",
+        )
+    numbers = figures(
+        ("done", f"{state.counts['done']:,} of {total:,}", ""),
+        ("failed", f"{state.counts['failed']:,}" if state.counts["failed"] else "", "bad"),
+        ("over budget", f"{state.counts['over_budget']:,}" if state.counts["over_budget"] else "", "warn"),
+        ("waiting", f"{state.counts['waiting']:,}" if state.counts["waiting"] else "", "warn"),
+        ("skipped", f"{state.counts['skipped']:,}" if state.counts["skipped"] else "", ""),
+        ("running", f"{len(state.running):,}" if state.is_running else "", ""),
+        ("tasks a minute", f"{state.rate_per_minute:,.1f}" if state.rate_per_minute else "", ""),
+        ("time left", lasting(state.seconds_left) if state.is_running and state.seconds_left else "", ""),
+        ("cost", money(state.cost_usd), ""),
+        ("tokens", amount(state.tokens), ""),
+        ("half took", lasting(report.latency.p50) if report.latency else "", ""),
+        ("99 % took", lasting(report.latency.p99) if report.latency else "", ""),
+    )
+    sign = h(
+        "p",
+        h("span", class_="dot live" if state.is_running else "dot done"),
+        f"running{f', by {state.runner}' if state.runner else ''}" if state.is_running else "not running",
+        class_="note",
+    )
+    drawn = h(
+        "svg",
+        h("title", says),
+        bar,
+        viewBox="0 0 1000 12",
+        preserveAspectRatio="none",
+        class_="bar",
+        role="img",
+    )
+    return Markup(sign + drawn + numbers + (waits or ""))
+
+
+def _plot(root: str, state: BatchState) -> Markup:
+    says = "Tasks over time, and how long they took"
+    picture = h("img", src=f"{root}/fleet/plot.svg?n={state.ended}", alt=says, class_="plot")
+    return h("details", h("summary", says), picture, class_="plot-of", id="plot", open=True)
+
+
+def _before(state: BatchState, status: str) -> int:
+    return sum(state.counts[each] for each in _STATUSES[: _STATUSES.index(status)])
+
+
+def _failures(root: str, report: Report) -> Markup:
+    if not report.failures:
+        return Markup("")
+    body = [
+        h(
+            "tr",
+            h("td", h("a", failure.kind, href=f"{root}/fleet?{urlencode({'error': failure.kind})}")),
+            h("td", f"{failure.count:,}", class_="num"),
+            h("td", mask(failure.error).strip().partition("\n")[0][:300], class_="wide"),
+        )
+        for failure in report.failures
+    ]
+    heads = h("tr", h("th", "error"), h("th", "tasks", class_="num"), h("th", "what the first one says"))
+    return Markup(h("h2", "What failed") + h("table", h("thead", heads), h("tbody", body), class_="tasks"))
+
+
+def _running(root: str, state: BatchState) -> Markup:
+    if not state.running:
+        return Markup("")
+    now = time.time()
+    body = [
+        h(
+            "tr",
+            h("td", h("span", class_="dot live"), task.id),
+            h("td", lasting(now - task.since) if task.since else "", class_="num"),
+            h("td", f"{task.attempt:,}", class_="num"),
+            h("td", _session_link(root, task.session_id)),
+        )
+        for task in state.running[:_PAGE]
+    ]
+    heads = h(
+        "tr",
+        h("th", "running"),
+        h("th", "for", class_="num"),
+        h("th", "attempt", class_="num"),
+        h("th", "session"),
+    )
+    return h("table", h("thead", heads), h("tbody", body), class_="tasks")
+
+
+def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str, first: int) -> Markup:
+    def address(**changes: str) -> str:
+        told = urlencode(
+            {name: value for name, value in {"status": status, "error": error, **changes}.items() if value}
+        )
+        return f"{root}/fleet{'?' if told else ''}{told}"
+
+    tabs = [
+        h(
+            "a",
+            (each or "all").replace("_", " "),
+            href=address(status=each, error=""),
+            aria_current="true" if each == status and not error else None,
+        )
+        for each in ("", *_STATUSES)
+    ]
+    body = [
+        h(
+            "tr",
+            h("td", h("span", outcome.status.replace("_", " "), class_=f"badge st-{outcome.status}")),
+            h("td", outcome.id),
+            h(
+                "td",
+                mask(outcome.error or outcome.text or "").strip().partition("\n")[0][:160],
+                class_="wide",
+            ),
+            h("td", lasting(outcome.duration), class_="num"),
+            h("td", money(outcome.cost_usd), class_="num"),
+            h("td", f"{outcome.attempts:,}", class_="num"),
+            h("td", moment(outcome.ended_at, short=True), class_="num"),
+            h("td", _session_link(root, outcome.session_id)),
+        )
+        for outcome in found[first : first + _PAGE]
+    ]
+    names = (
+        ("", ""),
+        ("task", ""),
+        ("answer", ""),
+        ("took", "num"),
+        ("cost", "num"),
+        ("tries", "num"),
+        ("ended", "num"),
+        ("session", ""),
+    )
+    heads = h("tr", [h("th", name, class_=kind or None) for name, kind in names])
+    older = (
+        h("a", "More", href=address(page=str(first // _PAGE + 1)), class_="more")
+        if len(found) > first + _PAGE
+        else None
+    )
+    table = (
+        h("table", h("thead", heads), h("tbody", body), class_="tasks")
+        if body
+        else h("p", "None.", class_="empty")
+    )
+    return Markup(h("h2", "Tasks") + h("div", tabs, class_="chips") + table + (older or ""))
+
+
+def _session_link(root: str, session_id: str | None) -> Markup:
+    return h("a", session_id[:8], href=f"{root}/s/{session_id}") if session_id else Markup("")
+
+
+# A pool, in parts.
+
+
+def _pool_figures(stats: PoolStats) -> Markup:
+    waiting = sum(stats.waiting.values())
+    memory = (
+        f"{size(stats.memory)}{f' of {size(stats.max_memory)}' if stats.max_memory else ''}"
+        if stats.memory
+        else ""
+    )
+    served = stats.hits + stats.misses
+    numbers = figures(
+        ("processes", f"{stats.processes} of {stats.max_processes}", ""),
+        ("busy", f"{stats.busy}", ""),
+        ("idle", f"{stats.idle}", ""),
+        ("warm", f"{stats.warm}", ""),
+        ("starting", f"{stats.starting}" if stats.starting else "", ""),
+        ("waiting", f"{waiting}", "warn" if waiting else ""),
+        ("parked", f"{stats.parked}" if stats.parked else "", ""),
+        ("memory", memory, ""),
+        ("served warm", f"{stats.hits / served:.0%}" if served else "", ""),
+        ("waited", lasting(stats.waited_seconds) if stats.waits else "", ""),
+        ("turned away", f"{stats.turned_away:,}" if stats.turned_away else "", "bad"),
+        ("failed starts", f"{stats.failed:,}" if stats.failed else "", "bad"),
+        ("recycled", f"{stats.recycled:,}" if stats.recycled else "", ""),
+        ("started", f"{stats.started:,}", ""),
+    )
+    tenants = [h("li", h("b", tenant or "(none)"), f" {count:,}") for tenant, count in stats.waiting.items()]
+    queue = Markup(h("h2", "Queue") + h("ul", tenants, class_="tenants")) if tenants else Markup("")
+    return Markup(numbers + queue)
+
+
+def _pool_plot(history: Sequence[tuple[float, PoolStats]]) -> Markup:
+    """Processes and the queue, in the last minutes that somebody looked."""
+    if len(history) < 2:
+        return Markup("")
+    began, ended = history[0][0], max(history[-1][0], history[0][0] + 10)
+    most = max(max(stats.max_processes, sum(stats.waiting.values())) for _, stats in history) or 1
+
+    def points(value: Callable[[PoolStats], int]) -> str:
+        made: list[str] = []
+        before: float | None = None
+        for at, stats in history:
+            x, y = (at - began) / (ended - began) * 1000, 118 - value(stats) / most * 110
+            if before is not None:
+                made.append(f"L{x:.1f} {before:.1f}")
+            made.append(f"{'L' if made else 'M'}{x:.1f} {y:.1f}")
+            before = y
+        return "".join(made)
+
+    limit = 118 - history[-1][1].max_processes / most * 110
+    drawn = h(
+        "svg",
+        h("title", f"The last {lasting(ended - began)}: processes, those that are busy, callers that wait"),
+        h("line", x1=0, x2=1000, y1=f"{limit:.1f}", y2=f"{limit:.1f}", class_="grid"),
+        h("path", d=points(lambda stats: stats.processes), class_="line processes"),
+        h("path", d=points(lambda stats: stats.busy), class_="line busy"),
+        h("path", d=points(lambda stats: sum(stats.waiting.values())), class_="line queue"),
+        viewBox="0 0 1000 120",
+        preserveAspectRatio="none",
+        class_="pool-plot",
+        role="img",
+    )
+    names = (("processes", "processes"), ("busy", "busy"), ("waiting", "queue"))
+    legend = h("p", [h("span", name, class_=f"legend {kind}") for name, kind in names], class_="note")
+    return Markup(drawn + legend)
