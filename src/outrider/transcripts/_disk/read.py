@@ -1,6 +1,6 @@
 """Reads and searches the sessions that Claude Code keeps on this machine: `Disk` and `Search`.
 
-Does not change them: `write` does. Everything here blocks: call it in a thread.
+Does not change them: `files` does. Everything here blocks: call it in a thread.
 """
 
 from __future__ import annotations

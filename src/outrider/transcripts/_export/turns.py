@@ -1,7 +1,4 @@
-"""Groups a session into turns as people read them, and exports it: JSON here, other formats in their modules.
-
-Formatting is in `html` and `markdown`.
-"""
+"""Groups a session into turns as people read them, and exports it: JSON here, the others in `formats`."""
 
 from __future__ import annotations
 
@@ -359,10 +356,10 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
 
     transcript = read(bundle, redact=redact is not False)
     if form == "html":
-        from outrider.transcripts._export.html import html
+        from outrider.transcripts._export.formats import html
 
         return html(transcript)
-    from outrider.transcripts._export.markdown import markdown
+    from outrider.transcripts._export.formats import markdown
 
     return markdown(transcript)
 
