@@ -111,11 +111,11 @@ ToolProgressMessage ToolReferenceBlock ToolResultBlock ToolSearchToolResultBlock
 ToolUseSummaryMessage UiInvalidateMessage UnknownBlock UnknownMessage UnknownSystemMessage UserMessage
 WebFetchToolResultBlock WebSearchToolResultBlock WorkerShuttingDownMessage""",
     "outrider.options": """
-._checks: PermissionShadowedWarning check_place ._options: OptionFields Options ._servers:
-AgentDefinition HttpServer McpServer SdkServer SseServer StdioServer ._values: AdaptiveThinking
-CustomPrompt DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin
-OptionValue PresetPrompt SYSTEM_PROMPT_DYNAMIC_BOUNDARY Sandbox SandboxFilesystem SandboxNetwork
-ThinkingDisplay Timeouts Trace""",
+._checks: PermissionShadowedWarning check_place ._forms: AgentDefinition HttpServer McpServer SdkServer
+SseServer StdioServer ._options: OptionFields Options ._values: AdaptiveThinking CustomPrompt
+DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin OptionValue
+PresetPrompt SYSTEM_PROMPT_DYNAMIC_BOUNDARY Sandbox SandboxFilesystem SandboxNetwork ThinkingDisplay
+Timeouts Trace""",
     "outrider.protocol": """
 ._peer: Event Peer RequestAnswered RequestEvent RequestLost RequestReceived RequestRefused
 RequestWithdrawn Table ._turns: HOLDING_TASKS MESSAGE_TABLE MessageMoved MessageSignal MessageState

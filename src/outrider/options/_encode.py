@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options._servers import McpServer, SdkServer
+from outrider.options._forms import McpServer, SdkServer
 from outrider.options._table import GivenPath
 from outrider.options._values import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
