@@ -90,8 +90,9 @@ RawToolServer ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError .
 ToolContext as_tool tool""",
     "outrider.launch": """
 ._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
-._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_options check_version
-find_agent known_version remember_version search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
+._program: AgentVersionUnknown Search Tried Version check_options check_version find_agent known_version
+remember_version search_agent ._runners: Docker Kubectl Local Prefix Ssh outrider._version:
+MINIMUM_AGENT_VERSION""",
     "outrider.messages": """
 outrider.wire: ActiveGoalMessage ApiRetryMessage AssistantMessage AttachmentMessage AuthStatusMessage
 AutocompactStateMessage BackgroundTasksChangedMessage BashCodeExecutionToolResultBlock

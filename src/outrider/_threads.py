@@ -13,8 +13,6 @@ from anyio import CapacityLimiter, to_thread
 
 from outrider.errors import LaunchError
 
-__all__ = ["no_thread", "run_sync", "start_thread"]
-
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
