@@ -133,14 +133,13 @@ Session TextReader Turn ._transcripts: Hits Sessions""",
     "outrider.telemetry": """
 ._logs: JsonFormatter LogContext ._telemetry: Telemetry TelemetryFields instrument uninstrument""",
     "outrider.testing": """
-._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
-._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
-._contracts.transport: check_transport ._faults: Fault Faults Faulty ._replay.cassette: Replay
-conversation record replay ._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed
-Item Script ScriptSource Scripted When ask_question background_task exit_plan_mode expect structured
-subagent when ._script.steps: Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step
-Text Thinking ToolUse answer drop fail hang refuse say think use_tool ._simulator.transport:
-SIMULATED_VERSION Simulator""",
+._api.messages_api: MessagesApi RealAgent SideKind clean_environment ._api.requests: KIT_VARIABLE Request
+RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store ._contracts.transport:
+check_transport ._faults: Fault Faults Faulty ._replay.cassette: Replay conversation record replay
+._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed Item Script ScriptSource
+Scripted When ask_question background_task exit_plan_mode expect structured subagent when ._script.steps:
+Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step Text Thinking ToolUse answer drop
+fail hang refuse say think use_tool ._simulator.transport: SIMULATED_VERSION Simulator""",
     "outrider.transcripts": """
 ._chain: conversation ._copies: forked ._describe: dated fold_session_summary tag_entry title_entry
 ._disk.files: check_can_continue check_project_key check_subpath config_folder has_sessions

@@ -198,7 +198,7 @@ class Handlers:
         return resolved_options(self._options, self.tool_names)
 
     def complete(self, request: Initialize) -> Initialize:
-        """Add what the agent has to be told about it to the first request."""
+        """Add hooks and servers to the first request."""
         if self._hooks is not None:
             request.hooks = self._hooks.registrations()
         if names := [*self.servers.given]:
@@ -206,12 +206,12 @@ class Handlers:
         return request
 
     def begin(self) -> None:
-        """The session begins, perhaps once more: one that could not be opened may be tried again."""
+        """The session begins, or is opened again after a failure."""
         self._is_closed = False
         vars(self).pop("_permissions", None)
 
     def close(self) -> None:
-        """The session ends: nothing is allowed any more, also of what is being decided."""
+        """The session ends: nothing is allowed any more, open requests included."""
         self._is_closed = True
         if "_permissions" in vars(self):
             self._permissions.close()

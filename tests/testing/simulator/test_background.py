@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from outrider.testing import RealAgent, Simulator, background_task, say, use_tool
-from outrider.testing._simulator.context import Outcome, ToolCall
+from outrider.testing._simulator.frames import Outcome, ToolCall
 from outrider.wire import CommandLifecycleMessage, Frame, JsonObject
 from tests.real_program import Conversation, require_program
 from tests.testing.simulator.world import World

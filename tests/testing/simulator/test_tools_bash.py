@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from outrider.testing._simulator.context import Outcome, ToolCall
+from outrider.testing._simulator.frames import Outcome, ToolCall
 from tests.testing.simulator.test_background import is_running, pid_in, until
 from tests.testing.simulator.world import World
 

@@ -55,7 +55,7 @@ class Line:
         """Whether a hook has had the last word."""
 
     async def wait_turn(self, place: int) -> None:
-        """Wait for those before."""
+        """Wait for the hooks before this one."""
         while (before := self._open_before(place)) is not None:
             await before.wait()
 
@@ -106,7 +106,7 @@ class Lines:
         self._lines: dict[str, Line] = {}
 
     def join(self, occurrence: str, place: int) -> Line:
-        """Take one's place in the line for an occurrence."""
+        """Join the line for an occurrence."""
         line = self._lines.get(occurrence)
         if line is None or place in line.places:
             # The pieces of a message all go by the same name.
@@ -115,7 +115,7 @@ class Lines:
         return line
 
     def leave(self, occurrence: str, place: int, line: Line) -> None:
-        """One is through; forget what no one can ask for any more."""
+        """Leave the line, and forget occurrences that are over."""
         line.places[place].set()
         if self._lines.get(occurrence) is not line:
             return
@@ -161,7 +161,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answered: TypeAlias = "tuple[JsonObject, Outcome, BaseException | None]"
-"""What a hook said or stands for, whether it answered, and what it raised."""
+"""The answer as sent, the outcome, and the error."""
 
 
 class Hooks:
@@ -191,7 +191,7 @@ class Hooks:
             _warn_if_unseen(each.hook)
 
     def registrations(self) -> dict[str, list[HookRegistration]]:
-        """What the agent is told about them in `initialize`."""
+        """The hooks as `initialize` registers them."""
         registrations: dict[str, list[HookRegistration]] = {}
         for each in self._registered.values():
             registration = HookRegistration(

@@ -75,7 +75,7 @@ class Converter:
         raise NotImplementedError
 
     def errors(self, value: object, path: str) -> list[str]:
-        """What is wrong with a value; empty if nothing is."""
+        """The errors in a value; none if it is valid."""
         try:
             self.convert(value, path)
         except ShapeError as error:

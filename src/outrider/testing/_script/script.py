@@ -172,10 +172,7 @@ def _check_match(name: str, match: object) -> None:
 
 
 def checked_items(items: object) -> list[Item]:
-    """The items of a script, each of which is one.
-
-    Raises `OptionsError` otherwise.
-    """
+    """The items of a script, each of which is one. Raises `OptionsError` otherwise."""
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
         hint = 'Give a list: `[say("…")]`.'
         raise OptionsError(f"A script is a list of steps, and this is {items!r:.80}", hint=hint)
@@ -304,10 +301,7 @@ _PLAN_FILE: Final = re.compile(r"\S*[/\\]plans[/\\]\S+\.md")
 
 
 def resolved(step: Step, request: Request) -> Step:
-    """The step as this request needs it.
-
-    Raises `OptionsError` for a short name that several tools have.
-    """
+    """The step as this request needs it. Raises `OptionsError` for a short name that several tools have."""
     match step:
         case Answer(blocks=blocks):
             fitted = tuple(block for each in blocks for block in _fitted(each, request))
@@ -478,10 +472,7 @@ class Script:
         return step
 
     def add(self, *items: Item) -> None:
-        """Add items at the end.
-
-        Raises `OptionsError` for an invalid item.
-        """
+        """Add items at the end. Raises `OptionsError` for an invalid item."""
         with self._lock:
             self._main.add(items)
 

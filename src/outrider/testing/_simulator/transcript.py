@@ -7,11 +7,11 @@ import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from outrider.testing._simulator.context import ToolCall, as_object, blocks_of, text_of
-from outrider.testing._simulator.frames import now
+from outrider.testing._simulator.frames import ToolCall, as_object, blocks_of, now, text_of
 from outrider.transcripts import project_folder
+from outrider.transcripts._disk.files import session_id_of, sessions_in
 from outrider.wire import JsonObject, encode
 
 if TYPE_CHECKING:
@@ -218,10 +218,8 @@ class Transcript:
 
     def latest(self) -> str | None:
         """The session that was used last in this run's folder."""
-        folder = project_folder(self._run.config_dir, self._run.cwd)
-        files = [path for path in folder.glob("*.jsonl") if _is_uuid(path.stem) and path.stat().st_size]
-        files.sort(key=lambda path: path.stat().st_mtime_ns)
-        return files[-1].stem if files else None
+        found = sessions_in(project_folder(self._run.config_dir, self._run.cwd))
+        return max(((each.mtime_ns, each.session_id) for each in found), default=(0, None))[1]
 
     def _begin(self, session_id: str, path: Path, leaf: str | None) -> None:
         self._session_id, self._path, self._leaf = session_id, path, leaf
@@ -231,8 +229,8 @@ class Transcript:
         if not id_or_name:
             raise LookupError(_NOT_RESUMABLE)
         here = project_folder(self._run.config_dir, self._run.cwd)
-        if _is_uuid(id_or_name):
-            name = f"{id_or_name}.jsonl"
+        name = f"{id_or_name}.jsonl"
+        if session_id_of(name) is not None:
             places = [here / name, *sorted((self._run.config_dir / "projects").glob(f"*/{name}"))]
             for path in places:
                 if path.exists() and path.stat().st_size:
@@ -401,10 +399,3 @@ class Transcript:
             self.note("cost-state", **{**_NO_COSTS, "startTime": self._began, **state})
             self.flush()
         self._last_prompt = None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False

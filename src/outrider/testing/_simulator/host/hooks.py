@@ -14,13 +14,13 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Refused, as_object, present
+from outrider.testing._simulator.frames import Refused, as_object, present
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.frames import ToolCall
     from outrider.testing._simulator.run import Run
 
 
@@ -51,7 +51,7 @@ _SPECIFIC_TYPES: Final[dict[str, type]] = {
 }
 _TOOL_EVENTS: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
 _TOLD_LATER: Final = _TOOL_EVENTS | {"UserPromptSubmit"}
-"""Their notices are written with the tool's result, or after the turn has begun."""
+"""Events whose notices are written with the tool's result, or once the turn has begun."""
 _WITH_EFFORT: Final = _TOOL_EVENTS | {
     "PermissionRequest",
     "PostToolBatch",
@@ -64,7 +64,7 @@ _NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one callback came to."""
+    """The outcome of one callback."""
 
     output: JsonObject = {}
     callback: str = ""
@@ -81,7 +81,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What the callbacks of one event answered, taken together."""
+    """The answers of an event's callbacks, combined."""
 
     decision: str | None = None
     reason: str | None = None
@@ -132,7 +132,7 @@ def _read_answer(event: str, answer: JsonObject) -> _Answer:
 
 
 class _Sum:
-    """What the answers of an event come to, in the order of the callbacks."""
+    """Combines the answers of an event's callbacks, in their order."""
 
     def __init__(self, event: str, label: str, prompt: str) -> None:
         self._event, self._label, self._prompt = event, label, prompt
@@ -220,7 +220,7 @@ class _Sum:
         return made
 
     def _refuse_prompt(self) -> None:
-        """Say what is written if the prompt does not run."""
+        """Set what is written if the prompt does not run."""
         made = self._made
         outcome: JsonObject
         if made.blocked is not None:
@@ -262,11 +262,11 @@ class Hooks:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}
         self.prompt_id: str | None = str(uuid4())
-        """Of the prompt that is at work: set when a turn begins; part of each event."""
+        """The id of the current prompt, which each event carries."""
         self.continued: str | None = None
         """The id of a deferred call, in a session that continues it."""
         self.is_late = False
-        """Whether that call does not wait for the hooks, which the host has yet to name."""
+        """Whether that call runs before the host has registered its hooks."""
 
     def register(self, hooks: JsonObject | None) -> None:
         """Take the hooks of an `initialize` request in place of earlier ones.

@@ -15,14 +15,16 @@ import string
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import anyio
 import msgspec
 
-from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed
+from outrider.testing._simulator.frames import Outcome, ToolCall, ToolFailed
 from outrider.transcripts import project_key
+from outrider.transports._process.processes import processes
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -45,11 +47,7 @@ _USAGE: Final = {"total_tokens": "subagent_tokens", "tool_uses": "tool_uses", "d
 
 
 def _make_run_id() -> str:
-    number, digits = time.time_ns() // 10**6, ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _ALPHABET[digit] + digits
-    return f"0{digits}-{secrets.token_hex(4)}"
+    return f"0{time.time_ns() // 10**6:x}-{secrets.token_hex(4)}"
 
 
 class _Task(msgspec.Struct, kw_only=True, eq=False):
@@ -501,10 +499,10 @@ class Background:
 
 
 def _kill_marked(mark: bytes) -> None:
-    """End processes with this variable: they may have left their group. Needs `/proc`."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:
-            continue
+    """End processes with this variable: they may have left their group."""
+    table = processes()
+    with suppress(OSError):
+        for pid, _ in table.entries():
+            if b"\0" + mark + b"\0" in table.environment_of(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import anyio
 
-from outrider.testing._simulator.context import (
+from outrider.testing._simulator.frames import (
     Outcome,
     Refused,
     ToolSpec,
@@ -28,7 +28,7 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.frames import ToolCall
     from outrider.testing._simulator.run import Run
 
 Status: TypeAlias = Literal["pending", "connected", "failed", "disabled"]

@@ -10,8 +10,7 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed, ToolSpec, as_object
-from outrider.testing._simulator.frames import reminder
+from outrider.testing._simulator.frames import Outcome, ToolCall, ToolFailed, ToolSpec, as_object, reminder
 from outrider.testing._simulator.model_loop import Ended, ModelLoop
 from outrider.testing._simulator.turn import Prompt
 from outrider.wire import JsonObject

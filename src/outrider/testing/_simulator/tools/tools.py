@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from outrider.testing._simulator.context import (
+from outrider.testing._simulator.frames import (
     Outcome,
     ToolCall,
     ToolFailed,
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from outrider.testing._simulator.tools.background import Background
 
 
-_CONTEXT: Final = 3
 _CURRENT: Final = " (file state is current in your context — no need to Read it back)"
 
 
@@ -188,24 +187,14 @@ def _patch(before: str, after: str) -> list[JsonObject]:
     """What changed, as `structuredPatch` has it."""
     old, new = before.splitlines(), after.splitlines()
     hunks: list[JsonObject] = []
-    for group in difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT):
+    for group in difflib.SequenceMatcher(None, old, new).get_grouped_opcodes():
         lines: list[str] = []
         for kind, old_start, old_end, new_start, new_end in group:
-            if kind == "equal":
-                lines += [f" {line}" for line in old[old_start:old_end]]
-            else:
-                lines += [f"-{line}" for line in old[old_start:old_end]]
-                lines += [f"+{line}" for line in new[new_start:new_end]]
-        first, last = group[0], group[-1]
-        hunks.append(
-            {
-                "oldStart": first[1] + 1,
-                "oldLines": last[2] - first[1],
-                "newStart": first[3] + 1,
-                "newLines": last[4] - first[3],
-                "lines": lines,
-            }
-        )
+            lines += [f"{' ' if kind == 'equal' else '-'}{line}" for line in old[old_start:old_end]]
+            lines += [f"+{line}" for line in new[new_start:new_end] if kind != "equal"]
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
+        hunk: JsonObject = {"oldStart": start + 1, "oldLines": end - start}
+        hunks.append(hunk | {"newStart": new_start + 1, "newLines": new_end - new_start, "lines": lines})
     return hunks
 
 
