@@ -1,7 +1,6 @@
 """Loads the names of a package on first use.
 
-A package imports its names under `if TYPE_CHECKING` only, for type checkers and IDEs; what a frozen program
-has to bundle is found there, too. The table says the same for the running program.
+A package imports its names under `if TYPE_CHECKING` only; the table says the same for the running program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Starts threads, and raises an Outrider error if the system cannot start one.
-
-Does not know what the threads do.
-"""
+"""Starts threads, and raises an Outrider error if the system cannot start one."""
 
 from __future__ import annotations
 

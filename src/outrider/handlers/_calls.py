@@ -1,7 +1,4 @@
-"""Calls the user's functions with a timeout, and tells them which session and turn a call is for.
-
-Does not know what a function is for or what its result means.
-"""
+"""Calls the user's functions with a timeout, and tells them which session and turn a call is for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Routes each request of the agent to what the user supplied for it, and defines the `Handled` events.
-
-Errors outside the user's own code are raised: the session turns them into refusals. Also defines the
-protocols between handlers and sessions: `Origin`, `AgentLink`, `Endpoint`, `Server`.
-"""
+"""Routes each request of the agent to what the user supplied for it, and defines the `Handled` events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Turns options into what has to be started: the command, the first request, and the runners around it.
-
-Starts nothing: `outrider.transports` does.
-"""
+"""Turns options into what has to be started: the command, the first request, and the runners around it."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""Finds Claude Code on this machine, and checks that its version is supported.
-
-Does not start it. On another machine, `far_side.sh` searches.
-"""
+"""Finds Claude Code on this machine, and checks that its version is supported."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Where Claude Code runs: here, behind a command, in a container, in a pod, or on another machine.
-
-A runner wraps a command; the script that starts it on another machine is here, too. Starts nothing."""
+"""Where Claude Code runs: here, behind a command, in a container, in a pod, or on another machine."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Describes how Claude Code is run: `Options`, one value, and the values inside it.
-
-Starts nothing and does not look at the machine, except in `check_place`. `outrider.launch` makes a command
-from options.
-"""
+"""Describes how Claude Code is run: `Options`, one value, and the values inside it."""
 
 from typing import TYPE_CHECKING
 

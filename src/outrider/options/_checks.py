@@ -1,7 +1,4 @@
-"""Validates options that depend on each other, on the machine, or on what the command line can carry.
-
-Single values are validated before, by `_table`.
-"""
+"""Validates options that depend on each other, on the machine, or on what the command line can carry."""
 
 from __future__ import annotations
 
@@ -31,10 +28,8 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff]")
 
 
 def split_rules(joined: str) -> list[str]:
-    """A list of rules as the program takes it apart: at commas and blanks outside of parentheses.
-
-    Parentheses do not nest: the first one that closes ends them all.
-    """
+    """A list of rules as the program takes it apart: at commas and blanks outside of parentheses. Parentheses
+    do not nest: the first one that closes ends them all."""
     rules: list[str] = []
     rule, inside = "", False
     for character in joined:

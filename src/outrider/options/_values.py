@@ -1,7 +1,4 @@
-"""Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox.
-
-Their base, `OptionValue`, validates, copies, encodes and shows them. Servers and subagents are in `_forms`.
-"""
+"""Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox."""
 
 from __future__ import annotations
 
@@ -261,11 +258,8 @@ def _camel(name: str) -> str:
 
 
 def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **implied: object) -> P:
-    """A part from a mapping with the keys of its fields or of the agent.
-
-    A key that is neither goes into `extra`, if there is one and the key does not look misspelled; else it is
-    refused.
-    """
+    """A part from a mapping with the keys of its fields or of the agent. A key that is neither goes into
+    `extra`, if there is one and the key does not look misspelled; else it is refused."""
     fields: dict[str, object] = {}
     extra: dict[str, object] = {}
     for key, item in value.items():

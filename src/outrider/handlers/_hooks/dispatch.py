@@ -1,7 +1,4 @@
-"""Calls the hooks of a session in order, and applies the failure policy of each.
-
-Hooks are in `hook`; `events` reads what they return. Does not know how requests travel.
-"""
+"""Calls the hooks of a session in order, and applies the failure policy of each."""
 
 from __future__ import annotations
 
@@ -206,10 +203,8 @@ class Hooks:
         return registrations
 
     def answer(self, ask: HookCallback, origin: Origin) -> Awaitable[JsonObject]:
-        """The answer of the hook that is due, as sent. Raises `LookupError` for a hook that there is not.
-
-        To wait for it raises nothing but cancellation and what ends programs.
-        """
+        """The answer of the hook that is due, as sent. Raises `LookupError` for a hook that there is not. To
+        wait for it raises nothing but cancellation and what ends programs."""
         began = perf_counter()
         registered = self._registered.get(ask.callback_id)
         if registered is None:

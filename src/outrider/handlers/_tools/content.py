@@ -1,7 +1,4 @@
-"""Defines what a tool can return besides data (images, audio, resources), and encodes results as MCP content.
-
-Does not call tools: `server` does.
-"""
+"""Defines the images, sounds and resources that a tool can return, and encodes results as MCP content."""
 
 from __future__ import annotations
 

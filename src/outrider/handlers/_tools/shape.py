@@ -1,7 +1,4 @@
-"""Converts JSON to typed values, and makes the JSON Schema of a type: `Shape`.
-
-Decides whether msgspec or pydantic reads a type. Errors are explained in `shape_errors`.
-"""
+"""Converts JSON to typed values, by msgspec or pydantic, and makes the JSON Schema of a type: `Shape`."""
 
 from __future__ import annotations
 
@@ -120,9 +117,8 @@ class Native(Converter):
 
 def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a form of one
     """Convert as `msgspec.convert` does for JSON: types must match, but whole numbers are accepted as
-    `float`, and numbers as `Decimal`.
-
-    Raises `msgspec.ValidationError`, also if a class of the user raises while it is made."""
+    `float`, and numbers as `Decimal`. Raises `msgspec.ValidationError`, also if a class of the user raises
+    while it is made."""
     try:
         return _convert(value, kind)
     except msgspec.ValidationError:

@@ -1,8 +1,6 @@
 """Explains why a JSON value does not fit a type or a schema: every place, what was expected, what was found.
 
-msgspec names only the first error, so a value that it rejects is examined again here. `jsonschema` checks
-values against schemas; it is loaded on first use, checks no formats and fetches nothing. Also merges the
-definitions of schemas. Does not convert values: `shape` does.
+msgspec names only the first error, so a value that it rejects is examined again here.
 """
 
 from __future__ import annotations
@@ -50,11 +48,9 @@ class _Validator(Protocol):
 
 
 class JsonSchema:
-    """A JSON Schema, compiled when the first value is checked.
-
-    If the schema itself is invalid, every value is valid: the receiver decides. `extra` names the extra with
-    the library; raises `OptionsError` if that is not installed.
-    """
+    """A JSON Schema, compiled when the first value is checked. If the schema itself is invalid, every value
+    is valid: the receiver decides. `extra` names the extra with the library; raises `OptionsError` if that is
+    not installed."""
 
     def __init__(self, schema: object, *, extra: str) -> None:
         if find_spec("jsonschema") is None:

@@ -256,11 +256,9 @@ class Step:
 
 
 class Player(Transport):
-    """Plays the agent of a recorded run: what it said is said again, at the point where it was said.
-
-    With `strict`, each line of this side must be the recorded one, but for ids and what is ignored. Without,
-    its kind is enough, requests may be left out, and one that was not recorded is refused.
-    """
+    """Plays the agent of a recorded run: what it said is said again, at the point where it was said. With
+    `strict`, each line of this side must be the recorded one, but for ids and what is ignored. Without, its
+    kind is enough, requests may be left out, and one that was not recorded is refused."""
 
     def __init__(
         self,
@@ -443,11 +441,9 @@ class Player(Transport):
         return is_same(step.record.frame, frame, self._ignored, is_masked=step.record.is_masked)
 
     def _expected(self) -> Iterator[Step]:
-        """The lines of the host that may come now, in the recorded order.
-
-        Answers come when they are ready, so that what was said after one may come before it. Any other line
-        has to be said before all that the agent said after it, and that before what follows.
-        """
+        """The lines of the host that may come now, in the recorded order. Answers come when they are ready,
+        so that what was said after one may come before it. Any other line has to be said before all that the
+        agent said after it, and that before what follows."""
         is_owed = is_blocked = False
         for step in self._steps:
             if not step.is_hosts:

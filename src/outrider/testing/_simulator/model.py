@@ -120,9 +120,7 @@ class Model:
 
     async def answer(self, loop: ModelLoop) -> tuple[Answer, JsonObject, str]:
         """The next message: its step, its body, and the id of the request. Tries as often as the program.
-
-        Raises `ApiError` if the API fails permanently.
-        """
+        Raises `ApiError` if the API fails permanently."""
         run, attempt, overloads = self._run, 0, 0
         max_retries = run.introspection.max_retries
         while True:
@@ -215,10 +213,8 @@ def _retry(step: Failure | Drop, attempt: int, max_retries: int) -> JsonObject:
 
 
 def _pause(step: Failure | Drop) -> float:
-    """The seconds that the next try waits here: long enough for a host to give up, and no longer.
-
-    A wrong key is what hosts give up on by themselves, so hardly anyone waits that long.
-    """
+    """The seconds that the next try waits here: long enough for a host to give up, and no longer. A wrong key
+    is what hosts give up on by themselves, so hardly anyone waits that long."""
     if isinstance(step, Failure) and step.headers.get("retry-after") == "0":
         return 0.0
     return _LONG_PAUSE_SECONDS if isinstance(step, Failure) and step.status == 401 else _PAUSE_SECONDS

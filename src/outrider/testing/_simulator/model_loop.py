@@ -591,10 +591,8 @@ def _is_signature(value: object) -> bool:
 
 
 def _check_output(value: object, schema: JsonObject) -> str | None:
-    """The first thing that does not fit, as `/path: what`; none if all does.
-
-    Raises `OptionsError` if `jsonschema` is not installed.
-    """
+    """The first thing that does not fit, as `/path: what`; none if all does. Raises `OptionsError` if
+    `jsonschema` is not installed."""
     found = next(iter(JsonSchema(schema, extra="testing").errors(value)), None)
     if found is None:
         return None

@@ -1,7 +1,4 @@
-"""The outside of the simulated program: its command line, and a run as a process of its own.
-
-`outrider.testing.agent` is where it is started.
-"""
+"""The simulated program from outside: its command line, and a run as a process of its own."""
 
 from __future__ import annotations
 
@@ -94,10 +91,8 @@ _MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk"
 
 
 def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
-    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`.
-
-    Returns what was given, by name; a flag alone has an empty text. Raises `StartFailed`.
-    """
+    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`. Returns what
+    was given, by name; a flag alone has an empty text. Raises `StartFailed`."""
     values: dict[str, list[str]] = {}
     words = list(argv)
     while words and (word := words.pop(0)) != "--":

@@ -49,11 +49,8 @@ STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--
 
 
 class PipeStreams:
-    """The agent's stdin, stdout and stderr.
-
-    What it writes is kept here, so that it never waits for a reader; a byte in the socket says that there is
-    more, and the end of the socket that the agent has ended.
-    """
+    """The agent's stdin, stdout and stderr. What it writes is kept here, so that it never waits for a reader;
+    a byte in the socket says that there is more, and the end of the socket that the agent has ended."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end

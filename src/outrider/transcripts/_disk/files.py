@@ -66,11 +66,9 @@ def project_key(cwd: str | os.PathLike[str]) -> str:
 
 
 def is_same_project(name: str, key: str) -> bool:
-    """Whether a folder of this name may hold the sessions of the project with this key.
-
-    The checksum at the end of a long key depends on the runtime that the program was built with; what comes
-    before it does not.
-    """
+    """Whether a folder of this name may hold the sessions of the project with this key. The checksum at the
+    end of a long key depends on the runtime that the program was built with; what comes before it does
+    not."""
     if name == key:
         return True
     cut = key[: _LONGEST_KEY + 1]
@@ -271,11 +269,9 @@ _DEEPEST: Final = 16
 
 
 def part_files(file: SessionFile, *, strict: bool = False) -> Iterator[tuple[str, Path]]:
-    """The other transcripts of a session and their metadata, by subpath: without the end of the name.
-
-    Links are not followed: they lead to what is not the session's. Transcripts that are links, and folders
-    that may not be read, are left out, or raise an `OSError` if `strict`.
-    """
+    """The other transcripts of a session and their metadata, by subpath: without the end of the name. Links
+    are not followed: they lead to what is not the session's. Transcripts that are links, and folders that may
+    not be read, are left out, or raise an `OSError` if `strict`."""
     pending: list[tuple[str, ...]] = [()]
     while pending:
         above = pending.pop()
@@ -446,11 +442,9 @@ _IN_ONE_WRITE: Final = 1 << 20
 
 
 def append(file: SessionFile, entries: Sequence[JsonObject]) -> None:
-    """Add entries to the end of a session, each a whole line; other writers' lines stay whole as well.
-
-    Raises `SessionNotFound` if the file is not there (any more): it is not made again. Raises
-    `TranscriptError` if it cannot be written to.
-    """
+    """Add entries to the end of a session, each a whole line; other writers' lines stay whole as well. Raises
+    `SessionNotFound` if the file is not there (any more): it is not made again. Raises `TranscriptError` if
+    it cannot be written to."""
     data = b"".join(_line(entry) for entry in entries)
     if not data:
         return
@@ -497,11 +491,9 @@ def archive(file: SessionFile, *, archived: bool) -> None:
 
 
 def delete(file: SessionFile) -> None:
-    """Remove a session: the folder of its parts, then its file, so that what fails can be tried again.
-
-    Raises `SessionNotFound` if there is none, and `TranscriptError` with what is left if not all could be
-    removed.
-    """
+    """Remove a session: the folder of its parts, then its file, so that what fails can be tried again. Raises
+    `SessionNotFound` if there is none, and `TranscriptError` with what is left if not all could be
+    removed."""
     folder = file.path.with_suffix("")
     if not file.path.exists():
         raise SessionNotFound(file.path.stem, searched=[str(file.path.parent)])
@@ -518,11 +510,9 @@ def delete(file: SessionFile) -> None:
 
 
 def put(config: Path, bundle: Bundle, project_key: str) -> Path:
-    """Write a new session; it is there at once and whole, or not at all. Returns the path of its file.
-
-    Raises `SessionExists` if there is one of this id in the project, which is left as it is, `OptionsError`
-    if a name in it would lead elsewhere, and `TranscriptError` if it cannot be written.
-    """
+    """Write a new session; it is there at once and whole, or not at all. Returns the path of its file. Raises
+    `SessionExists` if there is one of this id in the project, which is left as it is, `OptionsError` if a
+    name in it would lead elsewhere, and `TranscriptError` if it cannot be written."""
     session_id = checked_id(bundle.session_id)
     folder = config / "projects" / check_project_key(project_key)
     parts = {check_subpath(subpath): part for subpath, part in bundle.parts.items() if part}
@@ -598,10 +588,8 @@ def _byte_at(number: int, place: int) -> bytes:
 
 
 def _blank(path: Path, start: int, size: int) -> None:
-    """Blank out a line that was only partly written: the next writer would continue it.
-
-    Not cut off, as someone may have written after it. To write over what is there takes no room.
-    """
+    """Blank out a line that was only partly written: the next writer would continue it. Not cut off, as
+    someone may have written after it. To write over what is there takes no room."""
     if not size:
         return
     with suppress(OSError), opened(path, os.O_WRONLY | _FLAGS) as number:

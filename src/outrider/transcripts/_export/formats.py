@@ -242,9 +242,7 @@ def _quoted(text: str, level: int) -> str:
 
 def _contained(text: str, level: int) -> str:
     """Markdown of someone else: its headings below ours, its code closed where it ends, nothing live in it.
-
-    Code in fences is put into the first column, whatever it stood in: only there is it sure where it ends.
-    """
+    Code in fences is put into the first column, whatever it stood in: only there is it sure where it ends."""
     made: list[str] = []
     paragraph: list[str] = []
     fence = ""
@@ -287,11 +285,9 @@ def _language(info: str) -> str:
 
 
 def _inert(paragraph: list[str]) -> list[str]:
-    """Lines that belong together, with nothing in them that is more than text.
-
-    Code within a line is left as it is, if it is certain: in all of the lines it ends in the line that it
-    begins in, and no cell of a table can cut it.
-    """
+    """Lines that belong together, with nothing in them that is more than text. Code within a line is left as
+    it is, if it is certain: in all of the lines it ends in the line that it begins in, and no cell of a table
+    can cut it."""
     spans = [_code_spans(line) for line in paragraph]
     is_certain = None not in spans
     return [

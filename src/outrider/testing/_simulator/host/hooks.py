@@ -1,7 +1,4 @@
-"""The callbacks of the host for hook events: which match, asking them, and what their answers come to.
-
-Hooks that are commands in settings files are not run.
-"""
+"""The host's callbacks for hook events: which match, how they are asked, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -269,10 +266,8 @@ class Hooks:
         """Whether that call runs before the host has registered its hooks."""
 
     def register(self, hooks: JsonObject | None) -> None:
-        """Take the hooks of an `initialize` request in place of earlier ones.
-
-        Raises `ValueError`, with the text of the program, if they have another form.
-        """
+        """Take the hooks of an `initialize` request in place of earlier ones. Raises `ValueError`, with the
+        text of the program, if they have another form."""
         try:
             self._matchers = msgspec.convert(hooks or {}, type=dict[str, list[_Matcher]])
         except msgspec.ValidationError:
@@ -291,11 +286,9 @@ class Hooks:
         tool_use_id: str | None = None,
         call: ToolCall | None = None,
     ) -> Verdict:
-        """Ask each callback that matches, all at once, and wait for the answers.
-
-        `subject` is what matchers look at; unset, it is the tool of the call, if there is one. What the
-        program reports about the answers is written; for events about tools and prompts, it is in `notices`.
-        """
+        """Ask each callback that matches, all at once, and wait for the answers. `subject` is what matchers
+        look at; unset, it is the tool of the call, if there is one. What the program reports about the
+        answers is written; for events about tools and prompts, it is in `notices`."""
         if call is not None:
             subject, tool_use_id = subject or call.name, tool_use_id or call.id
         elif tool_use_id is None:

@@ -1,4 +1,4 @@
-"""Whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
+"""Whether a tool call may run: hooks, rules, mode and the question to the host, in that order.
 
 Rules count by the plain name of a tool, and for Bash by the text of the command or its beginning. A rule that
 says more makes the tool one that is asked about.
@@ -500,10 +500,8 @@ class Permissions:
     # Changing.
 
     def set_mode(self, mode: str) -> JsonObject | None:
-        """Change the mode of the run; returns the frame that tells the host, if it is another mode.
-
-        Raises `ModeRefused` if it cannot be set.
-        """
+        """Change the mode of the run; returns the frame that tells the host, if it is another mode. Raises
+        `ModeRefused` if it cannot be set."""
         if mode not in (*MODES, "manual"):
             raise ModeRefused(
                 f"Cannot set permission mode: must be one of {', '.join(MODES)}", "invalid_mode"

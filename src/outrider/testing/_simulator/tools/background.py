@@ -1,8 +1,4 @@
-"""The tool `Bash`, and what runs beside a turn: commands and subagents, their frames, their output.
-
-Commands really run, each in the folder of the session. Subagents, and the turn that follows a notification,
-are run elsewhere.
-"""
+"""The tool `Bash`, and the commands and subagents that run beside a turn: their frames, and their output."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The MCP servers of a run: their handshakes, their tools, calls of these, and their status for the host.
-
-Servers of the host are reached through `mcp_message`. Others are not started: the script gives the results of
-their tools.
-"""
+"""The MCP servers of a run: handshakes, tools, calls, and status. Only those of the host are connected to."""
 
 from __future__ import annotations
 

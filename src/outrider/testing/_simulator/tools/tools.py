@@ -1,7 +1,4 @@
-"""The built-in tools of the simulated agent: which there are, and those for files and for questions.
-
-Whether a call is allowed is decided in `permissions`.
-"""
+"""The built-in tools of the simulated agent: which there are, and those for files and for questions."""
 
 from __future__ import annotations
 
@@ -249,11 +246,9 @@ class Tools:
         self.mark_read = self._files.mark_read
 
     def specs(self) -> list[ToolSpec]:
-        """The tools offered to the model, as `--tools` and `--disallowedTools` leave them, by name.
-
-        `Agent`, `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among
-        them: other parts have those.
-        """
+        """The tools offered to the model, as `--tools` and `--disallowedTools` leave them, by name. `Agent`,
+        `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among them: other
+        parts have those."""
         return [_SPECS[name] for name in sorted(self._names()) if name in _SPECS]
 
     def _names(self) -> frozenset[str]:
@@ -270,11 +265,9 @@ class Tools:
         return name in _SPECS or name in _FORMER
 
     def check(self, call: ToolCall) -> Outcome | None:
-        """What is wrong with a call that the program refuses before it asks anyone: a tool that is not
-        there, an input that does not fit. None: nothing.
-
-        The frame of such a result has no `tool_result_meta`, and no hook is called.
-        """
+        """What is wrong with a call that the program refuses before it asks anyone: a tool that is not there,
+        an input that does not fit. None: nothing. The frame of such a result has no `tool_result_meta`, and
+        no hook is called."""
         name, given = call.name, call.input
         if name not in self._names():
             return no_such_tool(name, self._absence(name))
@@ -384,10 +377,8 @@ class Questions:
             return None
 
     def filled(self, call: ToolCall) -> ToolCall:
-        """The call with what the program adds to its input before anyone sees it: the plan.
-
-        A plan that the script gives, and that no file holds, is put into the file.
-        """
+        """The call with what the program adds to its input before anyone sees it: the plan. A plan that the
+        script gives, and that no file holds, is put into the file."""
         if call.name == "AskUserQuestion":
             return call
         rest = {name: call.input[name] for name in call.input if name != "plan"}
