@@ -35,19 +35,6 @@ async def test_a_cancelled_call_kills_the_command_with_all_that_it_started(
     assert world.frames == []
 
 
-async def test_a_cancelled_call_that_was_told_of_is_told_to_have_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.01)
-    async with world.running():
-        async with anyio.create_task_group() as turn:
-            turn.start_soon(lambda: world.use("Bash", command=": ; sleep 600"))
-            await until(lambda: bool(world.frames))
-            turn.cancel_scope.cancel()
-        assert [frame["subtype"] for frame in world.frames] == ["task_started", "task_notification"]
-        assert world.background.running() == []
-
-
 async def test_commands_run_side_by_side(world: World, tmp_path: Path) -> None:
     outcomes: list[Outcome] = []
 

@@ -24,9 +24,8 @@ from outrider.testing._simulator.host.permissions import Permissions
 from outrider.testing._simulator.model import Model
 from outrider.testing._simulator.model_loop import ModelLoop
 from outrider.testing._simulator.program import Invocation, StartFailed
-from outrider.testing._simulator.tools.background import Background
 from outrider.testing._simulator.tools.mcp import McpServers
-from outrider.testing._simulator.tools.subagents import Subagents
+from outrider.testing._simulator.tools.tasks import Background, Subagents
 from outrider.testing._simulator.tools.tools import Questions, Tools
 from outrider.testing._simulator.transcript import Transcript
 from outrider.testing._simulator.turn import Deferred, Prompt, PromptQueue, Turn

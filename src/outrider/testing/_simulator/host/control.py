@@ -463,7 +463,10 @@ class Requests:
             "rename_session": self._rename_session,
             "add_directory": self._add_directory,
             "apply_flag_settings": self._apply_flag_settings,
-            "background_tasks": self._background_tasks,
+            # Commands stay in the foreground or in the background.
+            "background_tasks": lambda given: (
+                {} if given.get("tool_use_id") is None else {"backgrounded": False}
+            ),
             "stop_task": self._stop_task,
             "get_task_output": lambda given: run.background.output(str(given.get("task_id"))),
             "rewind_files": self._rewind_files,
@@ -670,11 +673,6 @@ class Requests:
         return None
 
     # Tasks.
-
-    def _background_tasks(self, request: JsonObject) -> Answer:
-        call = request.get("tool_use_id")
-        moved = self._run.background.move_all(call if isinstance(call, str) else None)
-        return {} if call is None else {"backgrounded": moved}
 
     async def _stop_task(self, request: JsonObject) -> Answer:
         await self._run.background.stop(str(request.get("task_id")))

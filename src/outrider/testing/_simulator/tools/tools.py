@@ -30,7 +30,7 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from outrider.testing._simulator.host.permissions import Permissions
     from outrider.testing._simulator.run import Run
-    from outrider.testing._simulator.tools.background import Background
+    from outrider.testing._simulator.tools.tasks import Background
 
 
 _CURRENT: Final = " (file state is current in your context — no need to Read it back)"
