@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import get_annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
@@ -193,8 +194,8 @@ class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
 def _validators_of(kind: type[OptionValue]) -> dict[str, Validator]:
     found: dict[str, Validator] = {}
     for each in reversed(kind.__mro__):
-        types: Mapping[str, str] = vars(each).get("__annotations__", {})
-        found |= {name: _BY_TYPE[said] for name, said in types.items() if said in _BY_TYPE}
+        types = get_annotations(each).items()
+        found |= {name: _BY_TYPE[said] for name, said in types if said in _BY_TYPE}
         found |= vars(each).get("_validators", {})
     return found
 
