@@ -147,8 +147,6 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a call."""
-
     outcome: Outcome
     value: object = None
     """What the callback returned, if it did."""

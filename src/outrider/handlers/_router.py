@@ -74,8 +74,6 @@ def as_server(name: str, given: SdkServer) -> Server:
 
 
 class Servers:
-    """The servers of one session."""
-
     def __init__(self, given: dict[str, SdkServer], observe: Observe) -> None:
         """Raises `OptionsError` for anything that is not a server."""
         self._given: dict[str, SdkServer] = {}
@@ -101,7 +99,6 @@ class Servers:
         return endpoint
 
     def remove(self, name: str) -> None:
-        """Remove a server."""
         del self._given[name], self._servers[name]
         self._endpoints.pop(name, None)
 

@@ -73,8 +73,6 @@ class GivenPath(str):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """What is declared of an option."""
-
     default: object
     validate: Validator
     destinations: tuple[Destination, ...]

@@ -103,7 +103,6 @@ class Lines:
         self._lines: dict[str, Line] = {}
 
     def join(self, occurrence: str, place: int) -> Line:
-        """Join the line for an occurrence."""
         line = self._lines.get(occurrence)
         if line is None or place in line.places:
             # The pieces of a message all go by the same name.

@@ -439,7 +439,6 @@ _CLOSED: Final[dict[str, object]] = {
 
 @cache
 def _shape_of(event: str, *, strict: bool) -> type:
-    """The type of an answer to the event."""
     fields: list[Any] = [
         ("is_async", bool, msgspec.field(default=False, name="async")),
         ("continue_", bool, msgspec.field(default=True, name="continue")),

@@ -426,8 +426,6 @@ Input = TypeVar("Input")
 
 
 class How(TypedDict, total=False):
-    """The options of a hook."""
-
     matcher: Matcher
     timeout: float | None
     fails: Fails | None

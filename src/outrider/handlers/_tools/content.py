@@ -440,7 +440,6 @@ def _dumped(value: Any) -> JsonObject:  # noqa: ANN401 - a value of the `mcp` li
 
 
 def _data(value: object) -> Json:
-    """A value as JSON."""
     return cast(Json, msgspec.to_builtins(value, str_keys=True, enc_hook=_unusual))
 
 

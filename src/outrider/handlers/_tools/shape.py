@@ -428,7 +428,6 @@ def _is_pydantic(part: object) -> bool:
 
 
 def _type_name(kind: object) -> str:
-    """A type as written."""
     name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
     return f"`{preview(name.replace('typing.', ''), 200)}`"
 

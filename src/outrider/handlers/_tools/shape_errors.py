@@ -27,8 +27,6 @@ from outrider.wire._tolerant import is_object
 
 
 class ValidationError(Protocol):
-    """An error of the library."""
-
     message: str
     """The error, without the place."""
     absolute_path: Sequence[str | int]
@@ -65,7 +63,6 @@ class JsonSchema:
         return next(self._errors(value, part), None) is None
 
     def errors(self, value: object) -> list[ValidationError]:
-        """All errors of a value."""
         return list(self._errors(value))
 
     def best_error(self, value: object) -> ValidationError | None:
@@ -202,7 +199,6 @@ class ShapeError(ValueError):
 
 
 def named(path: str, what: str) -> str:
-    """An error, with its place if it has one."""
     return f"`{_cut(path, _LONGEST_PATH)}`: {what}" if path else what
 
 
@@ -406,7 +402,6 @@ def _leaf(node: nodes.Type) -> Any:  # noqa: ANN401 - a type, or a form of one
 
 
 def described(node: nodes.Type) -> str:
-    """A type in words."""
     node = _bare(node)
     match node:
         case nodes.DateTimeType():

@@ -226,8 +226,6 @@ NO_DEFAULT: Final = inspect.Parameter.empty
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter of a function."""
-
     name: str
     kind: object
     """Its type; `Any` if it has none."""

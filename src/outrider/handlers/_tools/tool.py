@@ -141,7 +141,6 @@ class Arguments:
             ) from error
 
     def _known_defaults(self, taken: list[Parameter]) -> list[tuple[str, Json]]:
-        """The defaults that JSON can express."""
         known: list[tuple[str, Json]] = []
         for each in taken:
             if each.default is not NO_DEFAULT:

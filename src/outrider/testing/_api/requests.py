@@ -162,7 +162,6 @@ def _prompt(blocks: list[JsonObject]) -> str | None:
 
 
 def blocks_of(message: JsonObject) -> list[JsonObject]:
-    """The content of a message as blocks."""
     content = message.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else _objects(content)
 
@@ -173,7 +172,6 @@ def _objects(value: object) -> list[JsonObject]:
 
 
 def kind_of(method: str, path: str, headers: Mapping[str, str], body: JsonObject) -> RequestKind:
-    """What a request is for, if it can be recognized."""
     if method == "POST" and path == f"{_MESSAGES}/count_tokens":
         return "count_tokens"
     if method != "POST" or path != _MESSAGES:

@@ -93,8 +93,6 @@ def key_of(frame: JsonObject | None) -> Key:
 
 
 class _Leeway(NamedTuple):
-    """What may differ."""
-
     ignored: Ignored
     is_masked: bool
     """Whether a `***` stands for a secret; else it was said."""

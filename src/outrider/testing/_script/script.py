@@ -190,7 +190,6 @@ def checked_items(items: object) -> list[Item]:
 
 
 def found(match: Match, text: str) -> bool:
-    """Whether a text has it."""
     return match in text if isinstance(match, str) else match.search(text) is not None
 
 
@@ -506,7 +505,6 @@ class Script:
         raise error from None
 
     def _conversation(self, request: Request) -> _Conversation:
-        """The conversation that a request belongs to."""
         key = (request.session_id, request.agent_id)
         if key not in self._conversations:
             part = self._main

@@ -65,7 +65,6 @@ def displayed(name: str) -> str:
 
 
 def models() -> list[JsonObject]:
-    """The models that can be chosen."""
     return [
         {
             "value": alias,
@@ -459,8 +458,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
-    """A call of a tool by the model."""
-
     id: str
     name: str
     input: JsonObject
@@ -571,7 +568,6 @@ def blocks_of(message: Mapping[str, object]) -> list[JsonObject]:
 
 
 def text_of(message: JsonObject) -> str:
-    """The texts of a message."""
     if isinstance(content := message.get("content"), str):
         return content
     return "\n".join(str(block["text"]) for block in blocks_of(message) if block.get("type") == "text")

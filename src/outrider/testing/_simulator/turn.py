@@ -117,7 +117,6 @@ class PromptQueue:
         return folded
 
     def cancel(self, uuid: str) -> bool:
-        """Withdraw a prompt."""
         left = [prompt for prompt in self._waiting if prompt.uuid != uuid]
         is_found = len(left) < len(self._waiting)
         self._waiting = left
@@ -332,7 +331,6 @@ class Turn:
         return {"is_error": True, "stop_reason": error.stop_reason, "result": error.text, **error.facts}
 
     def _aborted(self) -> JsonObject:
-        """The turn was interrupted."""
         run, loop = self._run, self.loop
         self.begin()
         self.show()

@@ -178,8 +178,6 @@ _READING: Final = (
 
 
 class SessionFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A session on disk."""
-
     session_id: str
     project: str
     """The key of the project: the name of the folder that the file is in."""

@@ -107,8 +107,6 @@ class Agent(msgspec.Struct):
 
 
 class Transcript(msgspec.Struct):
-    """All of a session."""
-
     title: str
     facts: list[tuple[str, str]]
     turns: list[Turn]
@@ -317,7 +315,6 @@ def _is_base64(data: str) -> bool:
 
 
 def _blocks(content: object) -> list[JsonObject]:
-    """The blocks of a content; a text is one."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     items = cast("list[object]", content) if isinstance(content, list) else [content]

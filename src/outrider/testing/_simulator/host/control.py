@@ -278,8 +278,6 @@ class _Asked:
 
 
 class HostLine:
-    """The line of one run."""
-
     def __init__(self, run: Run, streams: Streams) -> None:
         self._run, self._streams = run, streams
         self._count = 0

@@ -253,8 +253,6 @@ class _Matcher(
 
 
 class Hooks:
-    """The hooks of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}

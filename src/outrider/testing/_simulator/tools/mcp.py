@@ -226,8 +226,6 @@ def _hints(tool: JsonObject) -> JsonObject:
 
 
 class McpServers:
-    """The MCP servers of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._servers: dict[str, _Server] = {}
@@ -295,7 +293,6 @@ class McpServers:
         return self._find(name) is not None
 
     async def call(self, call: ToolCall) -> Outcome:
-        """Call a tool."""
         found = self._find(call.name)
         if found is None:
             return no_such_tool(call.name)
@@ -452,7 +449,6 @@ class McpServers:
 
 
 def _plain(name: str) -> str:
-    """A name as the model has it."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 

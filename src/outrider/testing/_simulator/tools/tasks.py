@@ -454,8 +454,6 @@ _COUNTS: Final = (*dict.fromkeys(_COUNTED_AS.values()), "linesAdded", "linesRemo
 
 
 class Subagents:
-    """The subagents of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self.stats: JsonObject = frames.subagent_stats()
@@ -628,7 +626,6 @@ class Subagents:
         )
 
     def note_call(self, loop: ModelLoop, call: ToolCall) -> None:
-        """Tell that a subagent calls a tool."""
         about = call.input.get("description") or call.input.get("command") or call.name
         self._run.background.progress(
             loop.speaker.agent_id or "",
