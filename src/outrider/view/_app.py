@@ -296,7 +296,10 @@ class View:
         chosen = Filter.read(request.query_params)
         if chosen.q:
             return await self._search(request, root, chosen)
-        infos = await self._library.list(chosen.query(PAGE + 1))
+        infos = await self._library.list(chosen.query(None if chosen.sort else PAGE + 1))
+        if chosen.sort:
+            every = await self._library.costs(infos) if chosen.sort == "cost" else {}
+            infos = chosen.sorted(infos, every)[chosen.first :][: PAGE + 1]
         some = infos[:PAGE]
         region = list_rows(root, chosen, some, await self._library.costs(some), has_more=len(infos) > PAGE)
         if "part" in request.query_params:
@@ -306,7 +309,7 @@ class View:
             root, chosen, region, projects, self._library.place, can_search=self._library.sessions is not None
         )
         tabs = await self._tabs()
-        watch = "" if chosen.until else "/watch/sessions"
+        watch = "" if chosen.until or chosen.page else "/watch/sessions"
         return HTMLResponse(
             page(root, "Sessions", body, tabs=tabs, current="/", kind="list-page", watch=watch)
         )

@@ -308,7 +308,7 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
         for outcome in found[first : first + _PAGE]
     ]
     names = (
-        ("", ""),
+        ("status", ""),
         ("task", ""),
         ("answer", ""),
         ("took", "num"),
