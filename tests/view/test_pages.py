@@ -8,6 +8,7 @@ import time
 from html import unescape
 from pathlib import Path
 
+import anyio
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -291,9 +292,30 @@ def test_export_to_one_file(view: View, form: str, begins: str) -> None:
     assert "deepest of the trees" in answer.text
 
 
-def test_the_command_that_resumes_it(view: View) -> None:
-    page = unescape(client(view).get(f"/s/{OTHER}").text)
-    assert f"cd '/srv/böse-straße' && claude --resume {OTHER}" in page
+def test_the_command_that_resumes_it(view: View, config: Path, tmp_path: Path) -> None:
+    def commands(view: View, path: str) -> list[str]:
+        return [unescape(each) for each in re.findall(r'data-copy="([^"]*)"', client(view).get(path).text)]
+
+    said = f"cd '/srv/böse-straße' && CLAUDE_CONFIG_DIR={config} claude --resume {OTHER}"
+    assert commands(view, f"/s/{OTHER}") == [said]
+    # A session of a store is continued from there, and a trace or a file that was moved cannot be.
+    url = f"sqlite:///{tmp_path}/kept.db"
+    anyio.run(Sessions(config=config).copy, OTHER, Sessions(url))
+    kept = f"outrider chat --resume {OTHER} --store {url} --cwd '/srv/böse-straße'"
+    assert commands(app(url), f"/s/{OTHER}") == [kept]
+    moved = (config / "projects" / "-srv-shop" / f"{SESSION}.jsonl").rename(tmp_path / f"{SESSION}.jsonl")
+    for each in (moved, RECORDINGS / "11-subagent.jsonl.gz"):
+        single = app(each)
+        assert commands(single, client(single).get("/").headers["location"]) == []
+
+
+def test_what_is_at_home_is_resumed_without_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / ".claude")
+    page = unescape(client(app(Sessions(config=tmp_path / ".claude"))).get(f"/s/{SESSION}").text)
+    assert f"cd /srv/shop && claude --resume {SESSION}" in page
 
 
 def test_a_huge_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:
@@ -326,8 +348,6 @@ def test_a_store(config: Path) -> None:
     async def fill() -> None:
         disk, kept = Sessions(config=config), Sessions(store)
         await disk.copy(SESSION, kept)
-
-    import anyio
 
     anyio.run(fill)
     looking = client(view)

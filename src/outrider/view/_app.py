@@ -192,6 +192,10 @@ class View:
             self._approvals = what
             return None
         if isinstance(what, os.PathLike) or (isinstance(what, str) and "://" not in what):
+            if not os.fspath(what):
+                raise OptionsError(
+                    "The path is empty", hint="Leave it out, for the sessions of this machine."
+                )
             path = Path(what).expanduser()
             if path.is_file():
                 return self._take_file(path)
@@ -387,7 +391,7 @@ class View:
             made,
             agent=agents.get(agent) if agent else None,
             is_live=is_live,
-            can_resume=opened.live is None,
+            resume=self._library.resume_command(opened),
         )
         title = DEFAULT.mask(opened.info.title) or opened.info.id[:8]
         return HTMLResponse(page(_root(request), title, body, tabs=await self._tabs(), kind="session-page"))

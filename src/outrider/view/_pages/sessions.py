@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
@@ -330,12 +329,6 @@ def hit_row(root: str, hit: SearchHit, words: str) -> Markup:
 # One session.
 
 
-def resume_command(info: StoredSession) -> str:
-    """What goes on with it, in a shell."""
-    back = f"cd {shlex.quote(info.cwd)} && " if info.cwd else ""
-    return f"{back}claude --resume {info.id}"
-
-
 def session_body(
     root: str,
     opened: OpenSession,
@@ -344,7 +337,7 @@ def session_body(
     *,
     agent: Agent | None,
     is_live: bool,
-    can_resume: bool,
+    resume: str | None,
 ) -> list[Markup]:
     """The page around a conversation."""
     info = opened.info
@@ -394,10 +387,10 @@ def session_body(
                 "Copy resume command",
                 type="button",
                 id="resume",
-                data_copy=resume_command(info),
-                title=resume_command(info),
+                data_copy=resume,
+                title=resume,
             )
-            if can_resume
+            if resume is not None
             else None,
             menu if agent is None else None,
             h(
