@@ -69,6 +69,8 @@ _HOLE: Final = Markup("<!--hits-->")
 _MOST_HITS: Final = 200
 _NESTED: Final = 400
 """Rows of a subagent that are shown within its call."""
+_FOLLOWED: Final = 20
+"""Entries that may change as more are written: what came last is sent again."""
 _SLOW: Final = 3.0
 """Seconds between two looks at the list."""
 _STATIC: Final = {"view.js": "text/javascript", "view.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -519,7 +521,8 @@ class View:
     def _news(
         self, file: TranscriptFile, offset: int, opened: OpenSession, shown: Shown
     ) -> tuple[Window, list[str]]:
-        window = file.after(file.before(offset, 1).start if offset else 0)
+        # Calls that are not answered yet are among what was there last.
+        window = file.after(file.before(offset, _FOLLOWED).start if offset else 0)
         while window.end <= offset and not window.is_last:
             window = file.after(window.end)
         return window, [str(row) for row in rows(window, shown, by_call(opened.agents()), live=True)]

@@ -140,8 +140,12 @@ def call_element(call: Call, shown: Shown) -> Markup:
 
 
 def _body(call: Call, view: View, shown: Shown, said: str = "") -> Body:
-    """All of a call, but for the field that has been said."""
-    rest = {name: value for name, value in call.input.items() if name not in view.shows and name != said}
+    """All of a call, but for the field that has been said, and, unless somebody decides, what is not set."""
+    rest = {
+        name: value
+        for name, value in call.input.items()
+        if name not in view.shows and name != said and not (shown.base and value in (None, False))
+    }
     yield from fields_element(rest, shown, call.offset)
     yield from view.body(call, shown)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 80
 """Entries that are shown at once."""
-_STRETCH: Final = 3
-"""How many times as many a window may have until its calls are answered."""
+_STRETCH: Final = 3 * WINDOW
+"""How many a window may have until its calls are answered."""
 _MOST_BYTES: Final = 8 << 20
 """A window ends here, whatever it has."""
 _BLOCK: Final = 1 << 16
@@ -221,7 +221,7 @@ def _is_cut(earlier: Line, later: Line, open_calls: set[str], shown: int, count:
     """Whether a window may end between two lines."""
     if shown < count and abs(later.offset - edge) < _MOST_BYTES:
         return False
-    if shown >= _STRETCH * count or abs(later.offset - edge) >= _MOST_BYTES:
+    if shown >= _STRETCH or abs(later.offset - edge) >= _MOST_BYTES:
         return True
     id = later.entry.message_id
     return not open_calls and (id is None or id != earlier.entry.message_id)

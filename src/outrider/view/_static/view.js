@@ -195,6 +195,8 @@ if (talk) {
         fill(made);
         for (const row of [...made.children]) {
           const known = document.getElementById(row.id);
+          // A result whose call is shown already is a part of that.
+          if (known && !known.matches(".row")) continue;
           if (known) {
             const open = all("details", known).map((each) => each.open);
             all("details", row).forEach((each, place) => { if (open[place] !== undefined) each.open = open[place]; });
