@@ -104,7 +104,9 @@ def test_a_run_of_this_process(tmp_path: Path) -> None:
 
 def test_a_pool(tmp_path: Path) -> None:
     async def main() -> None:
-        async with fleet.Pool(Agents(tmp_path).options(), warm=1, max_processes=2) as pool:
+        async with fleet.Pool(
+            Agents(tmp_path).options(), warm=1, max_processes=2, health_seconds=3600
+        ) as pool:
             await pool.wait_warm()
             looking, page = client(app(pool)), ""
             async with pool.lease(), pool.lease(), anyio.create_task_group() as group:
@@ -112,8 +114,13 @@ def test_a_pool(tmp_path: Path) -> None:
                 while not pool.stats().waiting:  # noqa: ASYNC110 - nothing announces it
                     await anyio.sleep(0.01)
                 page = await anyio.to_thread.run_sync(lambda: looking.get("/pool").text)
+                # Whoever looks has it measured.
+                while not pool.stats().memory:  # noqa: ASYNC110 - nothing announces it
+                    await anyio.sleep(0.01)
+                page = await anyio.to_thread.run_sync(lambda: looking.get("/pool").text)
                 group.cancel_scope.cancel()
             said = words(page)
+            assert re.search(r"memory \d[\d.]* [KMG]B", said)
             for expected in ("processes 2 of 2", "busy 2", "waiting 1", "ada 1", "in use"):
                 assert expected in said
 
