@@ -31,9 +31,11 @@ _COST_ENTRY: Final = "cost-state"
 
 FROM_PROGRAM: Final = (
     "<task-notification>",
-    "<local-command-stdout>",
+    "<local-command-",
     "<command-name>",
     "<system-reminder>",
+    "<bash-std",
+    "[Request interrupted by user",
 )
 """How texts begin that the program puts where a prompt would be."""
 
