@@ -13,13 +13,14 @@ import pytest
 import outrider
 from outrider import Approval, Approvals, Policy, Session, allow, deny
 from outrider.answers import ask
-from outrider.approvals import SessionParked
+from outrider.approvals import ApprovalSettled, SessionParked
 from outrider.errors import OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
 from outrider.testing import say, use_tool
 from outrider.transcripts import MemoryStore
-from outrider.transcripts.stores._heads import Record
+from outrider.transcripts.stores._base import Place
+from outrider.transcripts.stores._heads import Change, Conflict, Record
 from tests.approvals.test_sessions import (
     AGENTS,
     MAKE,
@@ -255,6 +256,33 @@ async def test_a_store_that_fails_allows_nothing(at: str) -> None:
             assert (made(folder), len(refusals(result))) == (0, 1)
 
 
+class Forgetful(MemoryStore):
+    """As with a server that writes, and whose answer does not arrive every other time: the driver tries
+    again, in vain."""
+
+    loses = False
+
+    def _replace(self, session: Place, change: Change, version: Any) -> Any:
+        made = super()._replace(session, change, version)
+        self.loses = not self.loses
+        if self.loses:
+            raise Conflict
+        return made
+
+
+async def test_a_step_counts_whose_answer_was_lost() -> None:
+    approvals = Approvals(Forgetful(), patience=0)
+    async with simulated(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        decided = await approvals.decide(pending.id, allow({"command": MAKE, "n": (1, 2)}), by="ada")
+        assert (decided.state, decided.by) == ("granted", "ada")
+        with pytest.raises(ApprovalSettled, match="granted already, by ada"):
+            await approvals.decide(pending.id, False, by="bob")
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert ((await approvals.get(pending.id)).state, made(folder)) == ("done", 1)
+
+
 async def test_1_is_not_true() -> None:
     approvals = parking()
     asked = await approvals.ask(SESSION, "Deploy", {"force": 1})
@@ -338,6 +366,25 @@ async def test_a_hook_at_the_start_is_not_the_call(playing: Any, monkeypatch: py
         await approvals.decide(left.id, deny("no"))
         assert (await outrider.go_on(left.session_id, options)).text == "I see."
         assert await approvals.list() == ()
+
+
+@AGENTS
+async def test_a_hook_that_is_slow_does_not_destroy_the_call(
+    playing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_gate, "OFFER_SECONDS", 0.2)
+    approvals = parking()
+    async with playing(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+
+        @outrider.hook("PreToolUse")
+        async def look(_: object) -> None:
+            await anyio.sleep(3 * _gate.OFFER_SECONDS)
+
+        assert (await outrider.go_on(id, options, hooks=[look])).text == "All done."
+        assert made(folder) == 1
 
 
 async def test_a_session_ends_that_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

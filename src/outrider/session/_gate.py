@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrider.session")
 
 OFFER_SECONDS: Final = 10.0
-"""How long a resumed session may take to offer the call that it was left with. It does so at once."""
+"""How long a resumed session may take to begin with the call that it was left with. It does so at once."""
 
 _FINISH_SECONDS: Final = 5.0
 """How long it may take to write down what became of calls, and to give back the lease."""
@@ -226,10 +226,12 @@ class Gate:
         """End the turn that was expected, if it does not begin: a process that was killed before it had
         written that a call waits has left none."""
         state = self._own_turn
-        if state is not None:
+        while not (state is None or self._is_offered or state.is_over):
             with anyio.move_on_after(OFFER_SECONDS):
                 await self.wait_offered()
-            if not (self._is_offered or state.is_over):
+                return
+            # Once it has begun, other hooks may take their time.
+            if not routing.turns.is_turn_open:
                 routing.fail(state, None, anyio.current_time())
 
     async def wait_offered(self) -> bool:
