@@ -275,7 +275,7 @@ async def test_a_step_counts_whose_answer_was_lost() -> None:
     async with simulated(*ONE) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
-        decided = await approvals.decide(pending.id, allow({"command": MAKE, "n": (1, 2)}), by="ada")
+        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5}), by="ada")
         assert (decided.state, decided.by) == ("granted", "ada")
         with pytest.raises(ApprovalSettled, match="granted already, by ada"):
             await approvals.decide(pending.id, False, by="bob")
@@ -401,6 +401,27 @@ async def test_a_session_ends_that_does_not_go_on(monkeypatch: pytest.MonkeyPatc
 
 
 # Records.
+
+
+async def test_what_is_deleted_is_asked_about_anew() -> None:
+    store = MemoryStore()
+    approvals = Approvals(store, patience=0)
+    async with simulated(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            with pytest.raises(SessionBusy):
+                # As by another process: this one has the lease.
+                await Approvals(MemoryStore(store)).delete(pending.session_id)
+        await approvals.decide(pending.id, True)
+        await approvals.delete(pending.session_id)
+        assert await approvals.list(session_id=pending.session_id) == ()
+        async with Session(options.replace(resume=pending.session_id)) as session:
+            async for message in session:
+                if isinstance(message, outrider.ResultMessage):
+                    break
+        (anew,) = await approvals.list()
+        assert (anew.state, anew.id != pending.id, made(folder)) == ("pending", True, 0)
 
 
 async def test_a_damaged_record_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
