@@ -468,6 +468,9 @@ class Gate:
 class _Asker:
     """The permission callback of a session with approvals: `ask()` has a person decide."""
 
+    warns_itself: Final = True
+    """That it is not asked about something: the options that it comes from have done so."""
+
     def __init__(self, gate: Gate, callback: Callable[..., object] | None) -> None:
         self._gate = gate
         self._callback = callback
