@@ -17,7 +17,7 @@ from outrider.approvals import ApprovalSettled, SessionParked
 from outrider.errors import OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
-from outrider.testing import say, use_tool
+from outrider.testing import answer, say, use_tool
 from outrider.transcripts import MemoryStore
 from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._heads import Change, Conflict, Record
@@ -349,6 +349,33 @@ async def test_a_call_that_was_made_again_and_killed_is_unknown() -> None:
         await claimed(approvals, pending.id)
         assert (await outrider.go_on(id, options)).text == "I will look."
         assert ((await approvals.get(pending.id)).state, made(folder)) == ("unknown", 0)
+
+
+@AGENTS
+async def test_of_two_calls_that_are_made_again_for_one_approval_one_runs(playing: Any) -> None:
+    calls: list[str] = []
+
+    @outrider.tool(read_only=True)
+    async def look(where: str) -> str:
+        """Look there."""
+        calls.append(where)
+        return "seen"
+
+    class Slow(Approvals):
+        async def get(self, id: str) -> Approval:
+            found = await super().get(id)
+            await anyio.sleep(0.1)
+            return found
+
+    approvals, one = Slow(MemoryStore(), patience=0), use_tool(look, where="there")
+    # Claude Code makes calls that only read at the same time.
+    async with playing(one, say("I wait."), answer(one, one), say("All done.")) as (make, _):
+        options = make(permission=callback, approvals=approvals, tools=[look])
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert calls == ["there"]
+        assert (await approvals.get(pending.id)).state == "done"
 
 
 # A turn that does not come.

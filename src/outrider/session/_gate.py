@@ -442,6 +442,9 @@ class Gate:
                 return deny(approval.message or _TOO_LATE)
             case "claimed" if self._claims.get(call_id) == approval.id:
                 return _allowed(approval)
+            case "claimed" if approval.claim == self._claim:
+                # By another call of the same message, which is about to run.
+                return deny(_ONCE)
             case "claimed" if self._options.fork_session:
                 return deny("The session that this one was forked from makes this call.")
             case "claimed":
