@@ -167,6 +167,15 @@ RULES: Final[tuple[Rule, ...]] = (
         "Leave it or them out.",
     ),
     Rule(
+        "approvals",
+        lambda o: (
+            o.approvals is not None
+            and (o.permission_prompt_tool_name is not None or o.permission_prompts == "none")
+        ),
+        '`approvals` decide nothing with `permission_prompt_tool_name` or `permission_prompts="none"`',
+        "Leave one of them out.",
+    ),
+    Rule(
         "permission_prompts",
         lambda o: o.permission_prompt_tool_name is not None and o.permission_prompts == "none",
         '`permission_prompt_tool_name` is never asked with `permission_prompts="none"`',
@@ -275,6 +284,15 @@ RULES: Final[tuple[Rule, ...]] = (
         "a session of a `session_store` cannot be put onto the machine that the `runner` leads to",
         'Use `isolation="hermetic"`, for which it travels with the command.',
     ),
+    Rule(
+        "approvals",
+        lambda o: (
+            o.approvals is not None and o.session_store is None and (_is_fresh(o) or not o.persist_session)
+        ),
+        "`approvals` needs a session that is kept, and nobody could go on with this one",
+        "Set a `session_store`; or leave `persist_session` as it is, and give a hermetic run a folder that "
+        "lasts, `Isolation.hermetic(config_dir)`.",
+    ),
     # Isolation.
     Rule(
         "isolation",
@@ -306,7 +324,7 @@ def check(options: Options, given: Collection[str]) -> None:
             raise OptionsError(rule.says, hint=rule.hint)
 
 
-_CALLBACKS: Final = ("permission", "on_question", "on_plan")
+_CALLBACKS: Final = ("permission", "approvals", "on_question", "on_plan")
 
 
 def warn_of_shadowed_permission(options: Options, given: Collection[str]) -> None:
@@ -320,8 +338,8 @@ def warn_of_shadowed_permission(options: Options, given: Collection[str]) -> Non
         verb = "is" if len(names) == 1 else "are"
         why = 'the mode "dontAsk" denies what is not allowed already'
         _warn(f"{callbacks} {verb} not asked about anything: {why}.")
-    elif options.permission is not None and (shadows := _shadows(options)):
-        _warn(f"`permission` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
+    elif names[0] in _CALLBACKS[:2] and (shadows := _shadows(options)):
+        _warn(f"`{names[0]}` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
 
 
 def _warn(text: str) -> None:
