@@ -232,7 +232,8 @@ class Hooks:
     async def _call(
         self, registered: Registered, hook_input: HookInput, ask: HookCallback, origin: Origin, began: float
     ) -> JsonObject:
-        context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
+        occurrence = ask.tool_use_id
+        context = HookContext(origin, occurrence if registered.about_tool else None, occurrence)
         hook = registered.hook
         try:
             arguments = (hook_input, context) if registered.takes_context else (hook_input,)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from outrider.handlers._answers import Answer
+    from outrider.handlers._router import Origin
     from outrider.options._tool_names import ToolNames
 
     Returned: TypeAlias = (
@@ -277,6 +278,11 @@ DEFAULT_TIMEOUT: Final = 60.0
 
 class HookContext(CallContext):
     """Information about the call beside the input: the second parameter of a hook's function."""
+
+    def __init__(self, origin: Origin, tool_use_id: str | None = None, occurrence: str | None = None) -> None:
+        super().__init__(origin, tool_use_id)
+        self.occurrence: Final = occurrence
+        """The id of the event, which all its hooks are given; of a tool call, that of the call."""
 
 
 class Hook(Generic[P, R_co]):

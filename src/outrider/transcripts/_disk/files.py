@@ -49,16 +49,20 @@ def project_folder(config: Path, cwd: str | os.PathLike[str]) -> Path:
 
 
 def project_key(cwd: str | os.PathLike[str]) -> str:
-    """The name that stands for a folder: its real path with a dash for all but letters and digits.
-
-    A long one is cut, and ends in a checksum. Both are counted in UTF-16 units, as the program does.
-    """
+    """The name that stands for a folder, made from its real path."""
     try:
         path = os.path.realpath(cwd)
     except ValueError:
         # No folder can have this name, but a line of a transcript may say so.
         path = os.path.join(os.getcwd(), cwd)  # noqa: PTH109, PTH118
-    path = unicodedata.normalize("NFC", path)
+    return key_of_path(unicodedata.normalize("NFC", path))
+
+
+def key_of_path(path: str) -> str:
+    """A path with a dash for all but letters and digits.
+
+    A long one is cut, and ends in a checksum. Both are counted in UTF-16 units, as the program does.
+    """
     units = path.encode("utf-16-le", "surrogatepass")
     codes = [int.from_bytes(units[index : index + 2], "little") for index in range(0, len(units), 2)]
     key = re.sub(r"[^a-zA-Z0-9]", "-", "".join(chr(code) for code in codes))
