@@ -173,7 +173,7 @@ def test_without_the_extra_it_says_how_to_get_it(
     monkeypatch.setitem(sys.modules, package, None)
     assert main(["--version"]) == 1
     assert capsys.readouterr().err == (
-        "The outrider command needs two more packages: pip install 'outrider[app]'\n"
+        "The outrider command needs packages that are not installed. Run: pip install 'outrider[app]'\n"
     )
 
 

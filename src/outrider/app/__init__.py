@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MISSING = "The outrider command needs two more packages: pip install 'outrider[app]'"
+_MISSING = "The outrider command needs packages that are not installed. Run: pip install 'outrider[app]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
