@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     if any(find_spec(package) is None for package in ("rich", "typer")):
         sys.stderr.write(f"{_MISSING}\n")
-        return 1
+        return 2
     try:
         from outrider.app._main import carry_out
 
