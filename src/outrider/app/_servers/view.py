@@ -68,7 +68,7 @@ def _viewer(
     try:
         import_module("uvicorn")
         from outrider.approvals import Approvals
-        from outrider.transcripts._export.markup import is_installed
+        from outrider.transcripts._export.formats import is_installed
         from outrider.view import app
         from outrider.view._sources.batch import is_batch
     except ImportError as error:
