@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 ROOT = Path(__file__).parent.parent
-# Started as a script, Python looks for modules in this folder and not in the one above.
-sys.path.insert(0, str(ROOT))
+if not __package__:
+    # Started as a script, Python looks for modules in this folder, whose `queue` is not Python's own.
+    sys.path[0] = str(ROOT)
 
 from benchmarks import dropin_rows, kept, reference, work  # noqa: E402 - found only now
 from benchmarks.table import (  # noqa: E402 - the same
@@ -422,7 +423,9 @@ class Bench:
         # Imported here: nothing else needs it.
         try:
             from benchmarks import telemetry_rows
-        except ImportError:
+        except ModuleNotFoundError as error:
+            if not str(error.name).startswith("opentelemetry"):
+                raise
             yield note("OpenTelemetry is not installed, so telemetry is left out")
             return
         yield header("with telemetry, CPU time", "without")
