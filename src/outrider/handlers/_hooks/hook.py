@@ -1,7 +1,4 @@
-"""Defines `Hook`, a function with its event, matcher and timeout, and the decorator that makes one.
-
-Does not call it for the agent: `dispatch` does.
-"""
+"""Defines `Hook`, a function with its event, matcher and timeout, and the decorator that makes one."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ def read_matcher(
     matcher: object, event: str, *, allow_unknown: bool = False, as_it_is: bool = False
 ) -> str | None:
     """A matcher as Claude Code reads it, with names as given; None for all. With `as_it_is`, text is not
-    checked.
-
-    Raises `OptionsError` for one that cannot work, as far as that is known without a session.
-    """
+    checked. Raises `OptionsError` for one that cannot work, as far as that is known without a session."""
     if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
         return None
     if as_it_is and isinstance(matcher, str):
@@ -102,11 +96,8 @@ def read_matcher(
 
 
 def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown: bool = False) -> str:
-    """The matcher of an event about tools, as sent: with full tool names.
-
-    Raises `OptionsError` for an ambiguous name and, unless `allow_unknown`, if a part of it matches no tool
-    that the session can have.
-    """
+    """The matcher of an event about tools, as sent: with full tool names. Raises `OptionsError` for an
+    ambiguous name and, unless `allow_unknown`, if a part of it matches no tool that the session can have."""
     if names.takes_any:
         return matcher
     if not _NAMES.match(matcher):
@@ -435,8 +426,6 @@ Input = TypeVar("Input")
 
 
 class How(TypedDict, total=False):
-    """The options of a hook."""
-
     matcher: Matcher
     timeout: float | None
     fails: Fails | None
