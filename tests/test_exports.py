@@ -194,5 +194,13 @@ def test_a_store_without_its_driver_names_the_extra(monkeypatch: pytest.MonkeyPa
             cast("Callable[[str], object]", load(store))("x")
 
 
+@every_case("package, library, name", [("acp", "acp", "serve"), ("view", "starlette", "app")])
+def test_a_package_without_its_library_names_the_extra(package: str, library: str, name: str) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; from outrider.{package} import {name}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"pip install 'outrider[{package}]'" in done.stderr
+
+
 def test_the_package_is_typed() -> None:
     assert (Path(outrider.__file__).parent / "py.typed").exists()

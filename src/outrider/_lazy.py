@@ -166,6 +166,7 @@ _EXTRAS: Final = {
     "botocore": "s3",
     "psycopg": "postgres",
     "redis": "redis",
+    "starlette": "view",
 }
 """The extra that brings a package."""
 

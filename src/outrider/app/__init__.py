@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_MISSING = "The outrider command needs two more packages: pip install 'outrider[app]'"
+_MISSING = "The outrider command needs packages that are not installed. Run: pip install 'outrider[app]'"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     if any(find_spec(package) is None for package in ("rich", "typer")):
         sys.stderr.write(f"{_MISSING}\n")
-        return 1
+        return 2
     try:
         from outrider.app._main import carry_out
 

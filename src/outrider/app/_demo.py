@@ -237,9 +237,11 @@ class _Demo:
         )
         self._page.print(Text("No API key, and nothing leaves this machine. This is what runs:", style="dim"))
         self._page.print()
+        # Not in a picture, which it would fill.
+        screen = Page(self._terminal)
         for part in (ticket.function, careful.function, Report):
-            self._page.code(inspect.getsource(part).rstrip())
-            self._page.print()
+            screen.code(inspect.getsource(part).rstrip())
+            screen.print()
         self._page.code("outrider.Session(tools=[ticket], hooks=[careful], permission=ask_me, output=Report)")
         self._page.print()
         self._pause(_CODE)

@@ -35,10 +35,11 @@ class Code(IntEnum):
     OK = 0
     FAILED = 1
     """The turn failed in a way that has no code of its own; `doctor` found a problem; `migrate --check` found
-    something to change; `migrate` could not read or write a file; a task of `fleet` failed; a bug in
-    Outrider."""
+    something to change; `migrate` could not read or write a file; `sessions search` found nothing; a task of
+    `fleet` failed; a bug in Outrider."""
     USAGE = 2
-    """An invalid flag, argument or option; a file, folder or session that does not exist."""
+    """An invalid flag, argument or option; a file, folder or session that does not exist; a package that
+    is not installed."""
     NO_AGENT = 3
     """Claude Code was not found, is too old, or could not be started."""
     API = 4

@@ -78,7 +78,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            text = one_line(error.format_message()).rstrip(".")
+            text = one_line(error.format_message()).replace("Value error, ", "").rstrip(".")
             complain(f"error: {text}{'' if text.endswith('?') else '.'} Try `{command} --help`.")
         return Code.USAGE
     except SystemExit as leaving:

@@ -404,6 +404,10 @@ _FORM: Final = """\
   white-space: pre;
 }}
 .{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: system-ui, sans-serif; }}
+@keyframes {unique_id}-appear {{ from {{ opacity: 0 }} }}
+@media not (prefers-reduced-motion) {{
+  .{unique_id}-matrix text {{ animation: {unique_id}-appear 0.2s both }}
+}}
 {styles}
 </style>
 <defs>
@@ -422,16 +426,25 @@ _FORM: Final = """\
 </svg>
 """
 
+_LINE_SECONDS: Final = 0.3
+
 
 def picture(console: Console) -> str:
-    """The output of a recording console as SVG."""
-    return console.export_svg(
+    """The output of a recording console as SVG, whose lines appear one after the other."""
+    drawn = console.export_svg(
         title="outrider demo",
         theme=_THEME,
         code_format=_FORM,
         unique_id="outrider-demo",
         font_aspect_ratio=0.61,
     )
+    # The last line has no clip path of its own.
+    lines = drawn.count('<clipPath id="outrider-demo-line-') + 1
+    delays = "\n".join(
+        f'text[clip-path$="-line-{line})"] {{ animation-delay: {line * _LINE_SECONDS:.2f}s }}'
+        for line in range(lines)
+    )
+    return drawn.replace("</style>", f"{delays}\n</style>", 1)
 
 
 _CALL_LENGTH: Final = 300

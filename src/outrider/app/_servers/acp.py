@@ -34,7 +34,8 @@ _SPELLED: Final = "Give a module and a name in it: --module my_agent:options."
 def serve_editor(module: str | None, fields: OptionFields, *, editor_tools: bool) -> int:
     """Serve until the editor leaves, or a signal ends it; gives the exit code."""
     if find_spec("acp") is None:
-        raise Failed("Editors need a package that is not installed. Run: pip install 'outrider[acp]'")
+        text = "Editors need a package that is not installed. Run: pip install 'outrider[acp]'"
+        raise Failed(text, Code.USAGE)
     from outrider.acp._rpc import stdio
 
     if sys.stdin.isatty():
