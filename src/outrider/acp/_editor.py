@@ -210,9 +210,10 @@ class EditorTools:
             output_byte_limit=_MOST_OUTPUT,
         )
         # Also when the turn is cancelled: who does not know the terminal's id cannot release it.
-        with anyio.move_on_after(_OPEN_SECONDS, shield=True) as scope:
+        created = None
+        with anyio.move_on_after(_OPEN_SECONDS, shield=True):
             created = await self._request("terminal/create", opening, schema.CreateTerminalResponse)
-        if scope.cancelled_caught:
+        if created is None:
             raise ToolFailed("The editor opened no terminal in time.")
         terminal, has_ended = created.terminal_id, False
         try:
