@@ -59,11 +59,14 @@ run: $(COMMAND_STAMP) ## show a live session: no key, no network
 agent: $(STAMP)
 	@$(PY) scripts/agent_program.py $(if $(filter no,$(AGENT)),--without)
 
-# PostgreSQL and Redis, for the tests of the stores, which start their own, and Chromium for those of pages;
-# where they cannot be had, they are skipped.
+# PostgreSQL and Redis, for the tests of the stores, which start their own; Chromium, and with npm axe-core, for
+# those of pages. Where they cannot be had, these are skipped.
+AXE := build/axe
 .PHONY: servers
 servers: $(STAMP)
 	@$(PY) scripts/test_servers.py $(if $(filter yes,$(APT)),--apt)
+	@test -e $(AXE) || ! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
+		--fetch-retries=1 --prefix $(AXE) axe-core@4.14.0 >/dev/null || echo "axe-core cannot be had"
 
 # Of the tests that need Claude Code itself, a few are among these; `make conformance` has all of them. Of a test
 # with several cases, each runs on one event loop: ARGS=--every-loop runs it on all of them.

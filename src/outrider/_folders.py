@@ -56,10 +56,8 @@ def make_folders(folder: Path, owner: tuple[int, int] | None = None) -> None:
 
 def remove_folder(path: StrPath, *, dir_fd: int | None = None) -> None:
     """Remove whatever is there, if anything; folders that their owner may not change are made changeable.
-
     What cannot be removed is left, with the folders that it is in; when all else is gone, the first reason is
-    raised as an `OSError`. `dir_fd`: an open folder that a relative path starts from.
-    """
+    raised as an `OSError`. `dir_fd`: an open folder that a relative path starts from."""
     for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             _remove(path, dir_fd)

@@ -58,10 +58,7 @@ class Repository(NamedTuple):
 
     def add_worktree(self, path: Path, making: Path, ref: str) -> None:
         """Check out `ref` into a new folder `making`, which is to become the worktree at `path` by being
-        renamed, and is then to be unlocked.
-
-        Raises `OSError` and `subprocess.SubprocessError`.
-        """
+        renamed, and is then to be unlocked. Raises `OSError` and `subprocess.SubprocessError`."""
         self._check_is_whole()
         commit, index = self._check_out(making, ref)
         (self.common / "worktrees").mkdir(exist_ok=True)
@@ -110,9 +107,7 @@ class Repository(NamedTuple):
 
     def ignored(self, top: Path, names: bytes, *, timeout: float) -> bytes:
         """Which of these names below `top`, with NULs between them, it ignores: each with a NUL behind it.
-
-        Raises `OSError` and `subprocess.SubprocessError`.
-        """
+        Raises `OSError` and `subprocess.SubprocessError`."""
         with self._borrowed() as git_folder:
             with suppress(OSError):
                 patterns = _read(self.common / "info" / "exclude", _LARGEST_LIST)
@@ -268,10 +263,8 @@ def _git(
     timeout: float,
     with_settings_of_user: bool = False,
 ) -> bytes:
-    """What git says to this in a git folder of ours; nothing, if there is nothing to be said.
-
-    Raises `OSError` and `subprocess.SubprocessError`.
-    """
+    """What git says to this in a git folder of ours; nothing, if there is nothing to be said. Raises
+    `OSError` and `subprocess.SubprocessError`."""
     places = os.environ.get("PATH", os.defpath).split(os.pathsep)
     # A relative one would be in the folder that is worked on.
     program = shutil.which("git", path=os.pathsep.join(filter(os.path.isabs, places)))

@@ -1,7 +1,6 @@
 """Loads the names of a package on first use.
 
-A package imports its names under `if TYPE_CHECKING` only, for type checkers and IDEs; what a frozen program
-has to bundle is found there, too. The table says the same for the running program.
+A package imports its names under `if TYPE_CHECKING` only; the table says the same for the running program.
 """
 
 from __future__ import annotations
@@ -90,8 +89,9 @@ RawToolServer ToolServer ._tools.shape: Shape ._tools.shape_errors: ShapeError .
 ToolContext as_tool tool""",
     "outrider.launch": """
 ._command: check_length look_up_user make_command make_environment make_initialize make_version_probe
-._program: AgentVersionUnknown MINIMUM_AGENT_VERSION Search Tried Version check_options check_version
-find_agent known_version remember_version search_agent ._runners: Docker Kubectl Local Prefix Ssh""",
+._program: AgentVersionUnknown Search Tried Version check_options check_version find_agent known_version
+remember_version search_agent ._runners: Docker Kubectl Local Prefix Ssh outrider._version:
+MINIMUM_AGENT_VERSION""",
     "outrider.messages": """
 outrider.wire: ActiveGoalMessage ApiRetryMessage AssistantMessage AttachmentMessage AuthStatusMessage
 AutocompactStateMessage BackgroundTasksChangedMessage BashCodeExecutionToolResultBlock
@@ -111,11 +111,11 @@ ToolProgressMessage ToolReferenceBlock ToolResultBlock ToolSearchToolResultBlock
 ToolUseSummaryMessage UiInvalidateMessage UnknownBlock UnknownMessage UnknownSystemMessage UserMessage
 WebFetchToolResultBlock WebSearchToolResultBlock WorkerShuttingDownMessage""",
     "outrider.options": """
-._checks: PermissionShadowedWarning check_place ._options: OptionFields Options ._servers:
-AgentDefinition HttpServer McpServer SdkServer SseServer StdioServer ._values: AdaptiveThinking
-CustomPrompt DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin
-OptionValue PresetPrompt SYSTEM_PROMPT_DYNAMIC_BOUNDARY Sandbox SandboxFilesystem SandboxNetwork
-ThinkingDisplay Timeouts Trace""",
+._checks: PermissionShadowedWarning check_place ._forms: AgentDefinition HttpServer McpServer SdkServer
+SseServer StdioServer ._options: OptionFields Options ._values: AdaptiveThinking CustomPrompt
+DisabledThinking EnabledThinking EnvPolicy FilePrompt Isolation JsonSchemaFormat LocalPlugin OptionValue
+PresetPrompt SYSTEM_PROMPT_DYNAMIC_BOUNDARY Sandbox SandboxFilesystem SandboxNetwork ThinkingDisplay
+Timeouts Trace""",
     "outrider.protocol": """
 ._peer: Event Peer RequestAnswered RequestEvent RequestLost RequestReceived RequestRefused
 RequestWithdrawn Table ._turns: HOLDING_TASKS MESSAGE_TABLE MessageMoved MessageSignal MessageState
@@ -132,14 +132,13 @@ Session TextReader Turn ._transcripts: Hits Sessions""",
     "outrider.telemetry": """
 ._logs: JsonFormatter LogContext ._telemetry: Telemetry TelemetryFields instrument uninstrument""",
     "outrider.testing": """
-._api.messages_api: MessagesApi SideKind ._api.real_agent: KIT_VARIABLE RealAgent clean_environment
-._api.requests: Request RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store
-._contracts.transport: check_transport ._faults: Fault Faults Faulty ._replay.cassette: Replay
-conversation record replay ._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed
-Item Script ScriptSource Scripted When ask_question background_task exit_plan_mode expect structured
-subagent when ._script.steps: Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step
-Text Thinking ToolUse answer drop fail hang refuse say think use_tool ._simulator.transport:
-SIMULATED_VERSION Simulator""",
+._api.messages_api: MessagesApi RealAgent SideKind clean_environment ._api.requests: KIT_VARIABLE Request
+RequestKind ._contracts.contract: ContractBroken ._contracts.store: check_store ._contracts.transport:
+check_transport ._faults: Fault Faults Faulty ._replay.cassette: Replay conversation record replay
+._replay.replay: ReplayMismatch ._script.script: Expectation ExpectationFailed Item Script ScriptSource
+Scripted When ask_question background_task exit_plan_mode expect structured subagent when ._script.steps:
+Answer Block CREDIT_TOO_LOW Drop Failure Gate Hang PROMPT_TOO_LONG Step Text Thinking ToolUse answer drop
+fail hang refuse say think use_tool ._simulator.transport: SIMULATED_VERSION Simulator""",
     "outrider.transcripts": """
 ._chain: conversation ._copies: forked ._describe: dated fold_session_summary tag_entry title_entry
 ._disk.files: check_can_continue check_project_key check_subpath config_folder has_sessions

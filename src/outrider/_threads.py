@@ -1,7 +1,4 @@
-"""Starts threads, and raises an Outrider error if the system cannot start one.
-
-Does not know what the threads do.
-"""
+"""Starts threads, and raises an Outrider error if the system cannot start one."""
 
 from __future__ import annotations
 
@@ -12,8 +9,6 @@ from typing import Final, TypeVar, TypeVarTuple
 from anyio import CapacityLimiter, to_thread
 
 from outrider.errors import LaunchError
-
-__all__ = ["no_thread", "run_sync", "start_thread"]
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

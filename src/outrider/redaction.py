@@ -3,10 +3,8 @@
 A secret is found by its *shape* (`sk-ant-…`, `Bearer …`, a JWT, a private key, a password in a URL), by its
 *name* (`API_KEY=…`, `"accessToken": "…"`, `Authorization: …`), or by its *value*, if that is known
 (`with_values`). It becomes `***`, after the part that tells its kind (`sk-ant-***`). Masking twice changes
-nothing.
-
-Every pattern takes linear time, and a long text is searched in slices, so that masking in a thread does not
-hold up an event loop. Does not decide what is masked: errors, logs and traces do.
+nothing. Every pattern takes linear time, and a long text is searched in slices, so that masking in a thread
+does not hold up an event loop.
 """
 
 from __future__ import annotations
@@ -68,11 +66,9 @@ _SLICE: Final = 32768
 
 
 class Patterns:
-    """The patterns, compiled on first use: most programs that import Outrider never show an error.
-
-    What keeps them linear: each starts at a boundary that cannot occur within what it consumes, also a run of
-    backslashes only at its first one, repeats possessively, and looks ahead over a bounded distance only.
-    """
+    """The patterns, compiled on first use: most programs that import Outrider never show an error. What keeps
+    them linear: each starts at a boundary that cannot occur within what it consumes, also a run of
+    backslashes only at its first one, repeats possessively, and looks ahead over a bounded distance only."""
 
     def __init__(self) -> None:
         # A token starts where no word is running, or right after an escaped line break or a colour code.
@@ -169,10 +165,8 @@ def fold(name: str) -> str:
 
 
 def found_in(pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
-    """The next match from a place on, searched for slice by slice.
-
-    One that begins in a slice is seen if what it is known by ends at most a window behind that.
-    """
+    """The next match from a place on, searched for slice by slice. One that begins in a slice is seen if what
+    it is known by ends at most a window behind that."""
     while len(text) - start > _SLICE + WINDOW:
         found = pattern.search(text, start, start + _SLICE + WINDOW)
         if found is None or found.start() >= start + _SLICE:
@@ -306,10 +300,8 @@ class Redaction:
         return self.preview(text, limit)
 
     def mask_json(self, value: _T) -> _T:
-        """A copy of a JSON value with its secrets hidden, by the name they go under and by their shape.
-
-        All of a value that is nested too deeply to look into is hidden.
-        """
+        """A copy of a JSON value with its secrets hidden, by the name they go under and by their shape. All
+        of a value that is nested too deeply to look into is hidden."""
         try:
             return cast(_T, self._mask_node(value, secret=False))
         except RecursionError:

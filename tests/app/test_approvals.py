@@ -64,6 +64,23 @@ def test_what_waits_is_listed_shown_and_decided(
     assert (code, err) == (2, f"error: The approval {ids[0]!r} is granted already, by Ada\n")
 
 
+def test_the_whole_input_is_shown_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(tmp_path / "approvals.db")
+    monkeypatch.setenv("OUTRIDER_APPROVALS", place)
+
+    async def ask() -> str:
+        async with Approvals(place) as approvals:
+            content = "a\n    b  c\x1b[2J\r\n    state  denied"
+            return (await approvals.ask(session_id(1), "Write", {"file_path": "x", "content": content})).id
+
+    _, out, _ = outrider(capsys, "show", anyio.run(ask))
+    _, _, shown = out.partition("\n\n")
+    # Beside a bar, so that nothing in there passes for what we say.
+    assert shown == "│ file_path: x\n│ content:\n│ + a\n│ +     b  c\ufffd[2J\n│ +     state  denied\n"
+
+
 def test_a_question_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -119,16 +119,20 @@ def test_a_password_is_never_a_flag() -> None:
     "arguments, said",
     [
         (("nothing.db",), "'nothing.db' does not exist"),
+        (("",), "The path is empty"),
+        ((str(Path(__file__).parent),), "the folder holds something else"),
+        (("postgresql://nobody:secret@127.0.0.1:1/x",), "connection failed"),
         (("sqlite:///nothing.db",), "There is no store"),
         (("--approve",), "Say where approvals are kept"),
         (("--port", "70000"), "less than or equal to 65535"),
     ],
-    ids=["missing", "store", "approve", "port"],
+    ids=["missing", "empty", "folder", "unreachable", "store", "approve", "port"],
 )
 def test_what_cannot_be_looked_at(arguments: tuple[str, ...], said: str) -> None:
     code, out, err = run("view", "--no-open", *arguments)
     assert (code, out) == (2, "")
     assert said in err
+    assert "secret" not in err
 
 
 def test_a_port_that_is_taken(config: Path) -> None:

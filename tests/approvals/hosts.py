@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +18,6 @@ from outrider.session import _gate
 from outrider.session._store import link
 from outrider.testing import Simulator, say, use_tool
 
-# Short, so that tests need not wait for what a host leaves that was killed.
-link.LEASE_SECONDS = 0.5  # type: ignore[misc]
-link.RENEW_SECONDS = 0.1  # type: ignore[misc]
-_gate.OFFER_SECONDS = 0.5  # type: ignore[misc]
 # For the store in S3, which is a server of the tests.
 os.environ |= {"AWS_ACCESS_KEY_ID": "made-up", "AWS_SECRET_ACCESS_KEY": "made-up-word"}
 
@@ -66,7 +61,15 @@ class Setting(NamedTuple):
 
 def park(setting: Setting, step: str) -> None:
     """Ask for a call, until it is parked."""
-    anyio.run(partial(_park, setting, step))
+    _run(_park, setting, step)
+
+
+def _run(function: Callable[[Setting, str], Awaitable[None]], setting: Setting, step: str) -> None:
+    # Short, so that tests need not wait for what a host leaves that was killed. In this process only.
+    link.LEASE_SECONDS = 0.5  # type: ignore[misc]
+    link.RENEW_SECONDS = 0.1  # type: ignore[misc]
+    _gate.OFFER_SECONDS = 0.5  # type: ignore[misc]
+    anyio.run(function, setting, step)
 
 
 async def _park(setting: Setting, step: str) -> None:
@@ -83,7 +86,7 @@ def command(step: str) -> str:
 
 def decide(setting: Setting, step: str) -> None:
     """Approve what waits."""
-    anyio.run(partial(_decide, setting, step))
+    _run(_decide, setting, step)
 
 
 async def _decide(setting: Setting, step: str) -> None:
@@ -95,7 +98,7 @@ async def _decide(setting: Setting, step: str) -> None:
 
 def go_on(setting: Setting, step: str) -> None:
     """Go on with what was decided."""
-    anyio.run(partial(_go_on, setting, step))
+    _run(_go_on, setting, step)
 
 
 async def _go_on(setting: Setting, step: str) -> None:

@@ -13,13 +13,14 @@ import pytest
 import outrider
 from outrider import Approval, Approvals, Policy, Session, allow, deny
 from outrider.answers import ask
-from outrider.approvals import SessionParked
+from outrider.approvals import ApprovalSettled, SessionParked
 from outrider.errors import OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
-from outrider.testing import say, use_tool
+from outrider.testing import answer, say, use_tool
 from outrider.transcripts import MemoryStore
-from outrider.transcripts.stores._heads import Record
+from outrider.transcripts.stores._base import Place
+from outrider.transcripts.stores._heads import Change, Conflict, Record
 from tests.approvals.test_sessions import (
     AGENTS,
     MAKE,
@@ -255,6 +256,33 @@ async def test_a_store_that_fails_allows_nothing(at: str) -> None:
             assert (made(folder), len(refusals(result))) == (0, 1)
 
 
+class Forgetful(MemoryStore):
+    """As with a server that writes, and whose answer does not arrive every other time: the driver tries
+    again, in vain."""
+
+    loses = False
+
+    def _replace(self, session: Place, change: Change, version: Any) -> Any:
+        made = super()._replace(session, change, version)
+        self.loses = not self.loses
+        if self.loses:
+            raise Conflict
+        return made
+
+
+async def test_a_step_counts_whose_answer_was_lost() -> None:
+    approvals = Approvals(Forgetful(), patience=0)
+    async with simulated(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5}), by="ada")
+        assert (decided.state, decided.by) == ("granted", "ada")
+        with pytest.raises(ApprovalSettled, match="granted already, by ada"):
+            await approvals.decide(pending.id, False, by="bob")
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert ((await approvals.get(pending.id)).state, made(folder)) == ("done", 1)
+
+
 async def test_1_is_not_true() -> None:
     approvals = parking()
     asked = await approvals.ask(SESSION, "Deploy", {"force": 1})
@@ -323,6 +351,33 @@ async def test_a_call_that_was_made_again_and_killed_is_unknown() -> None:
         assert ((await approvals.get(pending.id)).state, made(folder)) == ("unknown", 0)
 
 
+@AGENTS
+async def test_of_two_calls_that_are_made_again_for_one_approval_one_runs(playing: Any) -> None:
+    calls: list[str] = []
+
+    @outrider.tool(read_only=True)
+    async def look(where: str) -> str:
+        """Look there."""
+        calls.append(where)
+        return "seen"
+
+    class Slow(Approvals):
+        async def get(self, id: str) -> Approval:
+            found = await super().get(id)
+            await anyio.sleep(0.1)
+            return found
+
+    approvals, one = Slow(MemoryStore(), patience=0), use_tool(look, where="there")
+    # Claude Code makes calls that only read at the same time.
+    async with playing(one, say("I wait."), answer(one, one), say("All done.")) as (make, _):
+        options = make(permission=callback, approvals=approvals, tools=[look])
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert calls == ["there"]
+        assert (await approvals.get(pending.id)).state == "done"
+
+
 # A turn that does not come.
 
 
@@ -340,6 +395,25 @@ async def test_a_hook_at_the_start_is_not_the_call(playing: Any, monkeypatch: py
         assert await approvals.list() == ()
 
 
+@AGENTS
+async def test_a_hook_that_is_slow_does_not_destroy_the_call(
+    playing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_gate, "OFFER_SECONDS", 0.2)
+    approvals = parking()
+    async with playing(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+
+        @outrider.hook("PreToolUse")
+        async def look(_: object) -> None:
+            await anyio.sleep(3 * _gate.OFFER_SECONDS)
+
+        assert (await outrider.go_on(id, options, hooks=[look])).text == "All done."
+        assert made(folder) == 1
+
+
 async def test_a_session_ends_that_does_not_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gate, "OFFER_SECONDS", 0.1)
     approvals = parking()
@@ -354,6 +428,27 @@ async def test_a_session_ends_that_does_not_go_on(monkeypatch: pytest.MonkeyPatc
 
 
 # Records.
+
+
+async def test_what_is_deleted_is_asked_about_anew() -> None:
+    store = MemoryStore()
+    approvals = Approvals(store, patience=0)
+    async with simulated(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            with pytest.raises(SessionBusy):
+                # As by another process: this one has the lease.
+                await Approvals(MemoryStore(store)).delete(pending.session_id)
+        await approvals.decide(pending.id, True)
+        await approvals.delete(pending.session_id)
+        assert await approvals.list(session_id=pending.session_id) == ()
+        async with Session(options.replace(resume=pending.session_id)) as session:
+            async for message in session:
+                if isinstance(message, outrider.ResultMessage):
+                    break
+        (anew,) = await approvals.list()
+        assert (anew.state, anew.id != pending.id, made(folder)) == ("pending", True, 0)
 
 
 async def test_a_damaged_record_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:

@@ -63,7 +63,7 @@ def test_two_buttons_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             late = page.request.post(f"{address}/decide", form={"id": id or "", "verdict": "deny"})
             assert (late.ok, late.url.rstrip("/")) == (True, address)
             page.request.post(f"{address}/work", params={"prompt": "Deploy it."})
-            page.goto(address)
+            # It shows what waits by itself.
             id = page.locator("input[name=id]").get_attribute("value")
             page.get_by_role("button", name="Deny").click()
             # The model has said something about it, too.

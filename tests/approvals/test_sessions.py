@@ -363,13 +363,29 @@ async def test_a_call_whose_end_nobody_saw_is_unknown(playing: Any) -> None:
         assert (await approvals.get(pending.id)).state == "unknown"
 
 
-async def test_the_first_decision_counts() -> None:
+@AGENTS
+async def test_of_two_decisions_at_once_the_first_counts(playing: Any) -> None:
     approvals = parking()
-    async with simulated(*ONE) as (make, _):
-        _, pending = await parked(make(permission=POLICY, approvals=approvals))
-        await approvals.decide(pending.id, deny("no"), by="ada")
-        with pytest.raises(ApprovalSettled, match="denied already, by ada"):
-            await approvals.decide(pending.id, True, by="bob")
+    async with playing(*ONE) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        id, pending = await parked(options)
+        settled: list[ApprovalSettled] = []
+
+        async def decide(by: str, answer: outrider.Answer) -> None:
+            try:
+                await approvals.decide(pending.id, answer, by=by)
+            except ApprovalSettled as error:
+                settled.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(decide, "ada", allow())
+            tasks.start_soon(decide, "bob", deny("no"))
+        now = await approvals.get(pending.id)
+        assert (now.state, now.by) in (("granted", "ada"), ("denied", "bob"))
+        assert [(error.state, error.by) for error in settled] == [(now.state, now.by)]
+        result = await outrider.go_on(id, options)
+        is_granted = now.state == "granted"
+        assert (result.text, made(folder), len(refusals(result))) == ("All done.", is_granted, not is_granted)
 
 
 @AGENTS

@@ -37,6 +37,17 @@ async def test_a_token_is_for_one_call() -> None:
             await approvals.verify(other_text)
 
 
+async def test_a_secret_can_be_changed() -> None:
+    store, old, new = MemoryStore(), "the secret of last year", b"the secret of this year"
+    before, both = Approvals(store, secret=old), Approvals(store, secret=[new, old])
+    after = Approvals(store, secret=(new,))
+    waiting = await before.ask(SESSION, "Bash", {"command": "ls"})
+    assert await both.verify(before.sign(waiting)) == waiting
+    assert await after.verify(both.sign(waiting)) == waiting
+    with pytest.raises(ApprovalError, match="not genuine"):
+        await after.verify(before.sign(waiting))
+
+
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "é.é", "!!.!!", None, b"a.b"])
 async def test_nonsense_is_no_token(token: Any) -> None:
     with pytest.raises(ApprovalError):
@@ -71,6 +82,7 @@ async def test_an_id_that_is_none(id: Any) -> None:
         {"expires": 0},
         {"secret": "short"},
         {"secret": 5},
+        {"secret": ["a secret that is long enough", "short"]},
         {"expires": True},
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,8 @@ from types import ModuleType
 from typing import Any, cast
 from unittest import mock
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import outrider.compat
@@ -23,7 +26,9 @@ from outrider.compat import (
     AgentDefinition,
     ClaudeAgentOptions,
     ClaudeSDKClient,
+    ClaudeSDKError,
     CLIConnectionError,
+    ProcessError,
     ResultMessage,
     TextBlock,
     UserMessage,
@@ -33,6 +38,7 @@ from outrider.compat import (
 )
 from outrider.compat._alias import remove_alias
 from outrider.compat._errors import MessageParseError
+from outrider.compat._internal import sessions
 from outrider.compat._internal.message_parser import parse_message
 from outrider.compat._internal.transport.subprocess_cli import SubprocessCLITransport
 from outrider.errors import UsageError
@@ -121,6 +127,92 @@ async def test_a_client_can_be_reached_through_its_transport(agent: Simulator) -
         await transport.close()
         assert not transport.is_ready()
     assert (client._transport, client._query) == (None, None)
+
+
+@pytest.mark.anyio
+async def test_requests_that_no_method_makes_go_through_the_clients_query(agent: Simulator) -> None:
+    async with ClaudeSDKClient(options_of(agent)) as client:
+        asked = client._query
+        assert asked is not None
+        assert asked.transport is client._transport
+        request = {"subtype": "set_permission_mode", "mode": "plan"}
+        answer = await asked._send_control_request(request, timeout=30.0)
+        assert answer == {"mode": "plan"}
+        assert request == {"subtype": "set_permission_mode", "mode": "plan"}
+        with pytest.raises(ClaudeSDKError, match="no_such_thing"):
+            await asked._send_control_request({"subtype": "no_such_thing"})
+
+
+@pytest.mark.anyio
+async def test_what_nobody_has_read_can_be_taken_at_once(agent: Simulator) -> None:
+    async with ClaudeSDKClient(options_of(agent)) as client:
+        asked = client._query
+        assert asked is not None
+        unread = asked._message_receive
+        with pytest.raises(anyio.WouldBlock):
+            unread.receive_nowait()
+        await client.query("hello")
+        taken: list[dict[str, Any]] = []
+        with anyio.fail_after(30):
+            while not taken or taken[-1]["type"] != "result":
+                try:
+                    taken.append(unread.receive_nowait())
+                except anyio.WouldBlock:
+                    await anyio.lowlevel.checkpoint()
+        assert [frame["type"] for frame in taken] == ["system", "assistant", "result"]
+        # It was taken from the others too.
+        await client.query("again")
+        left = [each async for each in client.receive_response()]
+        assert isinstance(left[-1], ResultMessage)
+        assert left[-1].result == "two"
+
+
+@pytest.mark.anyio
+async def test_the_process_can_be_looked_at_and_killed(agent: Simulator) -> None:
+    client = ClaudeSDKClient(options_of(agent))
+    await client.connect()
+    process = cast("SubprocessCLITransport", client._transport)._process
+    assert process is not None
+    before = process.returncode
+    os.kill(cast("int", process.pid), 0)
+    process.kill()
+    with pytest.raises(ProcessError) as raised:
+        _ = [each async for each in client.receive_messages()]
+    codes = (before, raised.value.exit_code, process.returncode, await process.wait())
+    assert codes == (None, -9, -9, -9)
+    process.terminate()
+    await client.disconnect()
+
+
+def test_sessions_are_found_where_the_reference_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    assert sessions._get_projects_dir() == sessions._get_claude_config_home_dir() / "projects"
+    assert sessions._get_projects_dir({"CLAUDE_CONFIG_DIR": "/other"}) == Path("/other/projects")
+    project = tmp_path / "pro.ject"
+    (tmp_path / "link").symlink_to(project)
+    path = sessions._canonicalize_path(str(tmp_path / "link"))
+    assert path == str(project.resolve())
+    assert sessions._sanitize_path("/a.b/ü") == "-a-b--"
+    assert sessions._find_project_dir(path) is None
+    folder = sessions._get_project_dir(path)
+    assert folder.name == sessions.project_key_for_directory(project)
+    folder.mkdir(parents=True)
+    assert sessions._find_project_dir(path) == folder
+    long = "/" + "x" * 300
+    # Another runtime makes another checksum.
+    other = folder.with_name(f"{sessions._sanitize_path(long)[:200]}-other")
+    other.mkdir()
+    assert sessions._find_project_dir(long) == other
+    id = "00000000-0000-4000-8000-000000000001"
+    assert sessions._resolve_session_file_path(id, path) is None
+    file = folder / f"{id}.jsonl"
+    file.write_text("{}\n")
+    assert (
+        sessions._resolve_session_file_path(id, path) == sessions._resolve_session_file_path(id, None) == file
+    )
+    assert sessions._resolve_session_file_path("none", None) is None
 
 
 async def _up_to_the_result(client: ClaudeSDKClient) -> AsyncIterator[dict[str, Any]]:

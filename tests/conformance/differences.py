@@ -1,12 +1,13 @@
 """Where the simulated agent is not as the program, on purpose: each with its place and its reason.
 
 Out of scope, so that no scenario is about it: what tools other than Bash, Read, Write and Edit do, MCP
-servers that are not in the host and what they ask the user, where a `cd` leads the next command, how long the
-program waits for subagents after the end of its input, pictures and notebooks that are read, one-shot runs,
-how the program judges commands, files and sites, commands with a slash other than `/clear`, and requests that
-only tell of the program itself, for dialogs. Rules count here by the name of a tool, and for Bash by the text
-of the command; settings files are not read; `auto` asks as `default` does. The script gives the results of
-other tools; `RealAgent` has the program's own judgement.
+servers that are not in the host and what they ask the user, where a `cd` leads the next command, how long
+the program waits for subagents after the end of its input, commands that move to the background by
+themselves, pictures and notebooks that are read, one-shot runs, how the program judges commands, files and
+sites, commands with a slash other than `/clear`, and requests that only tell of the program itself, for
+dialogs. Rules count here by the name of a tool, and for Bash by the text of the command; settings files are
+not read; `auto` asks as `default` does. The script gives the results of other tools; `RealAgent` has the
+program's own judgement.
 
 An entry that is no longer needed fails the tests, as does a difference that has none.
 """

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outrider.approvals import Approvals
 from outrider.errors import OptionsError
 from outrider.launch import Ssh
 from outrider.options import FilePrompt, Isolation, Options, PermissionShadowedWarning, PresetPrompt
@@ -77,6 +78,10 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"session_id": ID, "resume": "a"}, "set `fork_session`"),
     ({"session_id": ID, "continue_conversation": True}, "set `fork_session`"),
     ({"session_store": Store(), "persist_session": False}, "needs `persist_session`"),
+    ({"approvals": Approvals("memory:"), "permission_prompt_tool_name": "t"}, "`approvals` decide nothing"),
+    ({"approvals": Approvals("memory:"), "permission_prompts": "none"}, "`approvals` decide nothing"),
+    ({"approvals": Approvals("memory:"), "persist_session": False}, "needs a session that is kept"),
+    ({"approvals": Approvals("memory:"), "isolation": "hermetic"}, "needs a session that is kept"),
     ({"session_store": Store(), "enable_file_checkpointing": True}, "cannot keep the copies"),
     ({"session_store": PlainStore(), "continue_conversation": True}, "`list_sessions`"),
     ({"session_store": Store(), "resume": "a", "runner": Ssh("box")}, "the `runner` leads to"),
@@ -117,6 +122,9 @@ WORKING: list[dict[str, Any]] = [
     {"session_store": Store(), "runner": Ssh("box")},
     {"session_store": Store(), "resume": "a", "runner": Ssh("box"), "isolation": "hermetic"},
     {"persist_session": False},
+    {"approvals": Approvals("memory:")},
+    {"approvals": Approvals("memory:"), "isolation": "hermetic", "session_store": Store()},
+    {"approvals": Approvals("memory:"), "isolation": Isolation.hermetic("folder")},
     {"enable_file_checkpointing": True},
     {"isolation": "hermetic"},
     {"isolation": Isolation.hermetic("folder"), "resume": "a"},
@@ -226,6 +234,13 @@ def test_a_mode_that_denies_questions_is_warned_of(name: str) -> None:
         Options(permission_mode="dontAsk", **fields)
     with pytest.warns(PermissionShadowedWarning, match=f"^`permission` and `{name}` are not asked"):
         Options(permission_mode="dontAsk", permission=ask, **fields)
+
+
+@pytest.mark.parametrize("mode", ["dontAsk", "bypassPermissions"])
+def test_a_mode_in_which_nothing_waits_is_warned_of(mode: str) -> None:
+    with pytest.warns(PermissionShadowedWarning, match=r"^`approvals` is not asked about anything") as caught:
+        Options(permission_mode=mode, approvals=Approvals("memory:"))
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("mode", ["bypassPermissions", "acceptEdits", "auto"])

@@ -24,8 +24,8 @@ from outrider.options import (
     SseServer,
     StdioServer,
     Timeouts,
+    _forms,
     _options,
-    _servers,
     _values,
 )
 from outrider.options._table import OPTIONS
@@ -166,7 +166,7 @@ def test_every_deadline_is_explained() -> None:
 def test_what_is_exported_exists_and_every_part_is_exported() -> None:
     parts = [
         name
-        for module in (_values, _servers, _values)
+        for module in (_values, _forms, _values)
         for name, value in vars(module).items()
         if isinstance(value, type) and value.__module__ == module.__name__ and not name.startswith("_")
     ]

@@ -212,3 +212,19 @@ def test_after_a_raw_cancel_of_everything_another_can_be_started_at_once() -> No
 
     asyncio.run(main())
     assert no_thread_is_left()
+
+
+def test_an_exit_in_a_task_group_of_one_ends_the_loop_with_its_code() -> None:
+    """As a signal handler raises it, wherever the program is at that moment."""
+
+    async def leave() -> None:
+        async with anyio.create_task_group():
+            raise SystemExit(3)
+
+    async def main() -> None:
+        await (await background()).start(leave, name="work")
+        await anyio.sleep_forever()
+
+    with pytest.raises(SystemExit) as left:
+        asyncio.run(main())
+    assert left.value.code == 3

@@ -6,7 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 
 from outrider.transcripts import Bundle, project_key
-from outrider.transcripts._disk.write import put
+from outrider.transcripts._disk.files import put
 from outrider.wire import JsonObject
 from tests.transcripts.lines import SESSION, answer, called, line, prompt, result, title
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from outrider.errors import OptionsError
 from outrider.transcripts import Bundle
 from outrider.transcripts._copies import imported
-from outrider.transcripts._export import markup
-from outrider.transcripts._export.markdown import fenced
+from outrider.transcripts._export import formats
+from outrider.transcripts._export.formats import fenced
 from outrider.transcripts._export.turns import exported
 from outrider.wire import JsonObject
 from tests.cases import every_case
@@ -247,7 +247,7 @@ def test_html_says_what_a_turn_took_and_cost() -> None:
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    markup._markdown.cache_clear()
+    formats._markdown.cache_clear()
     monkeypatch.setitem(sys.modules, "markdown_it", None)
     with pytest.raises(OptionsError, match=re.escape("pip install 'outrider[export]'")):
         exported(bundle(), "html")

@@ -18,8 +18,8 @@ import outrider
 from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts import Bundle, MemoryStore, Sessions, StoredSession
 from outrider.transcripts._disk import files
+from outrider.transcripts._disk import files as _writing
 from outrider.transcripts._disk import read as search
-from outrider.transcripts._disk import write as _writing
 from tests.cases import every_case
 from tests.transcripts.keeping import KEY, PROJECT, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, answer, prompt, session_id, written

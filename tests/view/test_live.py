@@ -80,6 +80,30 @@ def append(path: Path, w: Writer) -> None:
     w.lines = []
 
 
+@pytest.mark.parametrize("between, calls", [(5, 1), (15, 1), (0, 40)])
+def test_a_result_that_comes_later_is_shown_with_its_call(
+    view: View, config: Path, between: int, calls: int
+) -> None:
+    path = config / "projects" / KEY / f"{SESSION}.jsonl"
+    w = Writer()
+    w.count = 9_000
+    w.say(*(use(f"n{number}", "Bash", command=f"make {number}") for number in range(calls)))
+    for _ in range(between):
+        w.add("system", subtype="task_progress")
+    append(path, w)
+    start = path.stat().st_size
+    with followed(view) as (address, cookie):
+        for number in range(calls):
+            w.result(f"n{number}", f"built {number}")
+            append(path, w)
+            with closing(Stream(address, cookie, f"/s/{SESSION}/live?from={start}")) as stream:
+                told = stream.next("rows")
+            assert f"built {number}" in told["data"]
+            assert "<b>Result</b>" not in told["data"]
+            assert len(re.findall(r'class="call shell done"', told["data"])) >= number + 1
+            start = int(told["id"])
+
+
 def test_what_is_written_appears_and_a_result_changes_its_call(view: View, config: Path) -> None:
     path = config / "projects" / KEY / f"{SESSION}.jsonl"
     w = Writer()

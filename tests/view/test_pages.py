@@ -8,6 +8,7 @@ import time
 from html import unescape
 from pathlib import Path
 
+import anyio
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -59,6 +60,50 @@ def test_search_and_filters(view: View, query: str, found: str) -> None:
         re.findall(r"/s/([0-9a-f-]{36})", page)
     )
     assert links == {found}
+
+
+def test_the_list_is_sorted_by_cost_time_and_size(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / "-srv-many"
+    folder.mkdir(parents=True)
+    # Number, cost, seconds, size.
+    for number, cost, long, size in ((1, 0.5, 300, 10), (2, 9.25, 20, 30), (3, None, 40, 2_000)):
+        w = Writer(f"00000000-0000-4000-8000-{number:012}", "/srv/many")
+        w.prompt("x" * size, 0)
+        w.say(text("done"), seconds=long)
+        if cost is not None:
+            w.note("cost-state", totalCostUSD=cost)
+        path = folder / f"{w.session}.jsonl"
+        path.write_bytes(w.data())
+        touch(path, w.now.timestamp())
+    looking = client(app(Sessions(config=tmp_path)))
+
+    def order(query: str) -> list[int]:
+        return [int(id) for id in re.findall(r'href="/s/[0-9a-f-]{24}(\d{12})"', looking.get(query).text)]
+
+    assert order("/?sort=cost") == [2, 1, 3]
+    assert order("/?sort=time") == [1, 3, 2]
+    assert order("/?sort=size") == [3, 2, 1]
+    assert order("/?sort=nonsense") == order("/") == [1, 3, 2]
+    assert order("/?sort=cost&page=1") == order("/?sort=cost&branch=other") == []
+    page = looking.get("/?sort=cost&days=365").text
+    assert re.search(r'href="/\?days=365&amp;sort=time"', page)
+    assert re.search(r'aria-current="true"[^>]*>cost', page)
+
+
+def test_a_sorted_list_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "projects" / "-srv-many"
+    folder.mkdir(parents=True)
+    for number in range(230):
+        w = Writer(f"00000000-0000-4000-8000-{number:012}", "/srv/many")
+        w.prompt("x" * (number + 1))
+        (folder / f"{w.session}.jsonl").write_bytes(w.data())
+    looking, seen, address = client(app(Sessions(config=tmp_path))), list[int](), "/?sort=size"
+    while address:
+        page = looking.get(address).text
+        seen += [int(id) for id in re.findall(r'href="/s/[0-9a-f-]{24}(\d{12})"', page)]
+        more = re.search(r'<a href="([^"]+)"[^>]*rel="next"', page)
+        address = unescape(more[1]) if more else ""
+    assert seen == list(reversed(range(230)))
 
 
 @every_case(
@@ -158,6 +203,72 @@ def test_the_outline_has_turns_figures_and_a_timeline(view: View) -> None:
     assert 'class="compacted"' in page
 
 
+def test_the_timeline_shows_how_full_the_context_was(view: View) -> None:
+    page = client(view).get(f"/s/{SESSION}/outline").text
+    assert "Context, at most 41,912 tokens" in page
+    path = re.findall(r'd="(M[^"]+)" class="context"', page)[0]
+    assert re.fullmatch(r"M\d+ 31(H\d+V[\d.]+)+H992V31Z", path)
+
+
+def test_what_the_program_says_is_no_prompt(tmp_path: Path) -> None:
+    w = Writer()
+    w.prompt("Say what <command-name>this</command-name> is, and <bash-input>that</bash-input>", 0)
+    w.prompt(
+        "<command-message>x</command-message>\n<command-name>/compact</command-name>\n"
+        "<command-args>keep the tests</command-args>"
+    )
+    w.prompt("<local-command-stdout>\x1b[2mCompacted\x1b[22m</local-command-stdout>")
+    w.prompt("<bash-input>ls -l</bash-input>")
+    w.prompt("<bash-stdout>a b</bash-stdout><bash-stderr></bash-stderr>")
+    w.prompt(
+        "<task-notification>\n<task-id>b1</task-id>\n<summary>The build is over</summary>\n"
+        "</task-notification>"
+    )
+    w.prompt([text("[Request interrupted by user for tool use]")])
+    folder = tmp_path / "projects" / "-srv-shop"
+    folder.mkdir(parents=True)
+    (folder / f"{SESSION}.jsonl").write_bytes(w.data())
+    looking = client(app(Sessions(config=tmp_path)))
+    page = looking.get(f"/s/{SESSION}").text
+    rows = re.findall(r'class="row (\w+)".*?<div class="said">(.*?)</article>', page, re.DOTALL)
+    assert [(kind, words(said)) for kind, said in rows] == [
+        ("prompt", "Say what <command-name>this</command-name> is, and <bash-input>that</bash-input>"),
+        ("prompt", "/compact keep the tests"),
+        ("note", "Compacted"),
+        ("prompt", "! ls -l"),
+        ("note", "a b"),
+        ("note", "The build is over"),
+        ("note", "[Request interrupted by user for tool use]"),
+    ]
+    assert '<span class="dim">Compacted</span>' in page
+    outline = looking.get(f"/s/{SESSION}/outline").text
+    assert re.findall(r'class="title">([^<]+)', outline)[1:] == ["/compact keep the tests", "! ls -l"]
+
+
+@every_case(
+    "printed, shown",
+    [
+        ("\x1b[1;31merror\x1b[0m: <b>", '<span class="bold a1">error</span>: &lt;b&gt;'),
+        ("\x1b[32mok\x1b[39m\x1b[41m!\x1b[m.", '<span class="a2">ok</span><span class="g1">!</span>.'),
+        (
+            "\x1b[38;5;196mred\x1b[38;2;0;0;250mblue",
+            '<span class="a9">red</span><span class="a12">blue</span>',
+        ),
+        ("\x1b[38;5;250mgrey\x1b[38mx", '<span class="a7">grey</span><span class="a7">x</span>'),
+        (
+            "\x1b[94;4;7mx\x1b[27;24my",
+            '<span class="a12 underline inverse">x</span><span class="a12">y</span>',
+        ),
+        ("10 %\r50 %\rdone\r\nnext", "done\nnext"),
+        ("\x1b[2K\x1b]0;title\x07a\x1b[999999;;mb", "ab"),
+    ],
+)
+def test_the_colors_of_a_terminal(printed: str, shown: str) -> None:
+    from outrider.view._pages.tools import terminal
+
+    assert terminal(printed) == shown
+
+
 def test_pictures_are_served_by_themselves(view: View) -> None:
     looking = client(view)
     page = looking.get(f"/s/{SESSION}").text
@@ -181,9 +292,30 @@ def test_export_to_one_file(view: View, form: str, begins: str) -> None:
     assert "deepest of the trees" in answer.text
 
 
-def test_the_command_that_resumes_it(view: View) -> None:
-    page = unescape(client(view).get(f"/s/{OTHER}").text)
-    assert f"cd '/srv/böse-straße' && claude --resume {OTHER}" in page
+def test_the_command_that_resumes_it(view: View, config: Path, tmp_path: Path) -> None:
+    def commands(view: View, path: str) -> list[str]:
+        return [unescape(each) for each in re.findall(r'data-copy="([^"]*)"', client(view).get(path).text)]
+
+    said = f"cd '/srv/böse-straße' && CLAUDE_CONFIG_DIR={config} claude --resume {OTHER}"
+    assert commands(view, f"/s/{OTHER}") == [said]
+    # A session of a store is continued from there, and a trace or a file that was moved cannot be.
+    url = f"sqlite:///{tmp_path}/kept.db"
+    anyio.run(Sessions(config=config).copy, OTHER, Sessions(url))
+    kept = f"outrider chat --resume {OTHER} --store {url} --cwd '/srv/böse-straße'"
+    assert commands(app(url), f"/s/{OTHER}") == [kept]
+    moved = (config / "projects" / "-srv-shop" / f"{SESSION}.jsonl").rename(tmp_path / f"{SESSION}.jsonl")
+    for each in (moved, RECORDINGS / "11-subagent.jsonl.gz"):
+        single = app(each)
+        assert commands(single, client(single).get("/").headers["location"]) == []
+
+
+def test_what_is_at_home_is_resumed_without_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    write(tmp_path / ".claude")
+    page = unescape(client(app(Sessions(config=tmp_path / ".claude"))).get(f"/s/{SESSION}").text)
+    assert f"cd /srv/shop && claude --resume {SESSION}" in page
 
 
 def test_a_huge_text_is_cut_until_it_is_asked_for(tmp_path: Path) -> None:
@@ -216,8 +348,6 @@ def test_a_store(config: Path) -> None:
     async def fill() -> None:
         disk, kept = Sessions(config=config), Sessions(store)
         await disk.copy(SESSION, kept)
-
-    import anyio
 
     anyio.run(fill)
     looking = client(view)

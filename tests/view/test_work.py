@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from outrider import Approvals, Sessions, fleet
 from outrider.fleet import Journal
 from outrider.view import app
+from tests.cases import every_case
 from tests.fleet.pool_agents import Agents
 from tests.transcripts.stores import servers
 from tests.view.sample import SESSION
@@ -102,7 +104,9 @@ def test_a_run_of_this_process(tmp_path: Path) -> None:
 
 def test_a_pool(tmp_path: Path) -> None:
     async def main() -> None:
-        async with fleet.Pool(Agents(tmp_path).options(), warm=1, max_processes=2) as pool:
+        async with fleet.Pool(
+            Agents(tmp_path).options(), warm=1, max_processes=2, health_seconds=3600
+        ) as pool:
             await pool.wait_warm()
             looking, page = client(app(pool)), ""
             async with pool.lease(), pool.lease(), anyio.create_task_group() as group:
@@ -110,8 +114,13 @@ def test_a_pool(tmp_path: Path) -> None:
                 while not pool.stats().waiting:  # noqa: ASYNC110 - nothing announces it
                     await anyio.sleep(0.01)
                 page = await anyio.to_thread.run_sync(lambda: looking.get("/pool").text)
+                # Whoever looks has it measured.
+                while not pool.stats().memory:  # noqa: ASYNC110 - nothing announces it
+                    await anyio.sleep(0.01)
+                page = await anyio.to_thread.run_sync(lambda: looking.get("/pool").text)
                 group.cancel_scope.cancel()
             said = words(page)
+            assert re.search(r"memory \d[\d.]* [KMG]B", said)
             for expected in ("processes 2 of 2", "busy 2", "waiting 1", "ada 1", "in use"):
                 assert expected in said
 
@@ -170,7 +179,7 @@ def test_allow_deny_and_edit(approvals: Approvals) -> None:
     choices = (
         {"decision": "allow"},
         {"decision": "deny", "message": "Not on a Friday"},
-        {"decision": "allow", "input": '{"command": "./deploy.sh --dry-run"}'},
+        {"decision": "allow", "input.command": "./deploy.sh --dry-run"},
     )
     for id, chosen in zip(ids, choices, strict=True):
         answer = looking.post(f"/approvals/{id}", data={**form(page, id), **chosen}, headers=ORIGIN)
@@ -203,15 +212,15 @@ def test_a_question_is_answered(approvals: Approvals) -> None:
 
 
 def test_what_was_shown_is_what_is_decided(approvals: Approvals) -> None:
-    id = ask(approvals, "Bash", command="ls")
+    id = ask(approvals, "Bash", command="ls", timeout=5)
     looking = client(app(approvals, approve=True))
     for data in ({"decision": "allow"}, {"decision": "allow", "digest": "0" * 64}):
         assert looking.post(f"/approvals/{id}", data=data, headers=ORIGIN).status_code == 400
     page = looking.get("/approvals").text
     for chosen in (
         {"decision": "maybe"},
-        {"decision": "allow", "input": "[1]"},
-        {"decision": "allow", "input": "{"},
+        {"decision": "allow", "input.timeout": "{"},
+        {"decision": "allow", "input.timeout": ""},
     ):
         answer = looking.post(f"/approvals/{id}", data={**form(page, id), **chosen}, headers=ORIGIN)
         assert answer.status_code == 400
@@ -224,6 +233,58 @@ def test_nothing_is_hidden_from_who_decides(approvals: Approvals) -> None:
     page = unescape(client(app(approvals, approve=True)).get("/approvals").text)
     assert secret in page
     assert re.search(r"rm(<[^>]+>| )+-rf", page)
+
+
+@every_case(
+    "tool, input",
+    [
+        ("Bash", {"command": "ls", "timeout": 600_000, "dangerouslyDisableSandbox": True}),
+        ("Read", {"file_path": "/etc/shadow", "offset": 7, "limit": 9}),
+        ("Edit", {"file_path": "/etc/hosts", "old_string": "a", "new_string": "b", "replace_all": True}),
+        ("Write", {"file_path": "/etc/cron.d/x", "content": "* * * * *"}),
+        (
+            "MultiEdit",
+            {"file_path": "/x", "edits": [{"old_string": "", "new_string": "y", "replace_all": True}]},
+        ),
+        ("NotebookEdit", {"notebook_path": "/x.ipynb", "cell_id": "c7", "new_source": "1 / 0"}),
+        ("Grep", {"pattern": "password", "path": "/home", "-A": 3}),
+        ("WebFetch", {"url": "https://evil.example/?q=1", "prompt": "go"}),
+        ("WebSearch", {"query": "x", "blocked_domains": ["y.example"]}),
+        ("TodoWrite", {"todos": [{"content": "one", "status": "pending"}], "extra": "seen"}),
+        ("ExitPlanMode", {"plan": "rest", "allowedPrompts": [{"tool": "Bash", "prompt": "anything"}]}),
+        ("Agent", {"description": "look", "prompt": "around", "isolation": "remote", "model": "opus"}),
+        ("mcp__a__b", {"query": "drop table", "deep": {"er": [1, None]}}),
+    ],
+)
+def test_every_field_is_shown_to_who_decides(approvals: Approvals, tool: str, input: dict[str, Any]) -> None:
+    ask(approvals, tool, **input)
+    page = client(app(approvals)).get("/approvals").text
+    said = re.sub(r"\s", "", re.sub(r"<[^>]+>", "", unescape(page)))
+
+    def values(value: object) -> list[object]:
+        if isinstance(value, dict):
+            return [each for inner in value.values() for each in values(inner)]
+        return [each for inner in value for each in values(inner)] if isinstance(value, list) else [value]
+
+    for value in values(input):
+        shown = value if isinstance(value, str) else json.dumps(value)
+        assert re.sub(r"\s", "", shown) in said, value
+
+
+def test_a_field_that_was_not_edited_stays_as_it_is(approvals: Approvals) -> None:
+    input = {"command": "\none\r\ntwo\u202e", "deep": {"a": [1.0, True]}, "timeout": 5}
+    looking = client(app(approvals, approve=True))
+    for changes, expected in (({}, None), ({"input.timeout": "7"}, {**input, "timeout": 7})):
+        id = ask(approvals, "Bash", **input)
+        page = looking.get("/approvals").text
+        part = page[page.index(f'id="a{id}"') :].partition("</form>")[0]
+        areas = re.findall(r'<textarea name="([^"]+)"[^>]*>\n(.*?)</textarea>', part, re.DOTALL)
+        # As browsers send it.
+        sent = {name: unescape(words).replace("\n", "\r\n") for name, words in areas}
+        assert sent.keys() == {"input.command", "input.deep", "input.timeout"}
+        data = {**form(page, id), **sent, **changes, "decision": "allow"}
+        assert looking.post(f"/approvals/{id}", data=data, headers=ORIGIN).status_code == 303
+        assert state(approvals, id).new_input == expected
 
 
 def test_without_approving_it_is_only_shown(approvals: Approvals) -> None:

@@ -24,7 +24,7 @@ from outrider.wire import TextBlock
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from outrider.options._servers import McpServer
+    from outrider.options._forms import McpServer
     from outrider.wire import ContentBlock
 
     Block: TypeAlias = (

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from outrider.app._terminal import Glyphs, Terminal
     from outrider.handlers import ElicitationRequest
     from outrider.options import OptionFields
+    from outrider.wire import JsonObject
     from outrider.wire.control import ElicitationResult
     from outrider.wire.permissions import PermissionUpdate
 
@@ -104,9 +105,9 @@ class Sheet:
 
     # The parts of a question.
 
-    def input(self, request: PermissionRequest) -> None:
+    def input(self, input: JsonObject) -> None:
         """Add the whole input of a tool call."""
-        for label, field, value in _leaves(request.tool_input):
+        for label, field, value in _leaves(input):
             if field in _CHANGES and isinstance(value, str):
                 sign, style = _CHANGES[field]
                 self.quote(f"{label}:", "dim")
@@ -114,7 +115,7 @@ class Sheet:
             else:
                 style = "cyan" if field == "command" else ""
                 self.fact(label, value if isinstance(value, str) else _json(value), style)
-        if not request.tool_input:
+        if not input:
             self.quote("(nothing)", "dim")
 
     def reasons(self, request: PermissionRequest) -> None:
@@ -249,7 +250,7 @@ class Asker:
             sheet.bar("Permission")
             # The full name: a server's tool may be named like a built-in one.
             sheet.say(f"May it use {request.tool_name}?", "bold")
-            sheet.input(request)
+            sheet.input(request.tool_input)
             sheet.reasons(request)
             if updates:
                 sheet.updates(updates)
@@ -266,7 +267,7 @@ class Asker:
             sheet.bar("Plan")
             sheet.say("Carry out this plan?", "bold")
             # Not rendered: Markdown can hide text.
-            sheet.input(plan)
+            sheet.input(plan.tool_input)
             sheet.reasons(plan)
 
         key = await self._decide(plan, write)

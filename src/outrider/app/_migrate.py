@@ -47,7 +47,7 @@ _MODULES: Final = (
     "query",
     *(
         f"_internal.{name}"
-        for name in ("client", "message_parser", "query", "transport", "transport.subprocess_cli")
+        for name in ("client", "message_parser", "query", "sessions", "transport", "transport.subprocess_cli")
     ),
     # Last: the modules in it are its names.
     "_internal",

@@ -26,7 +26,7 @@ from outrider.transcripts.stores._urls import open_store
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from typing import Self
 
     from outrider.handlers._answers import Answer
@@ -74,11 +74,12 @@ class Approvals:
         *,
         patience: float = PATIENCE,
         expires: float | None = _WEEK,
-        secret: str | bytes | None = None,
+        secret: str | bytes | Sequence[str | bytes] | None = None,
     ) -> None:
         """`patience`: how many seconds a session waits for the decision before it parks the call; 0 parks at
         once. `expires`: after how many seconds a call that nobody decided is denied; None: never. `secret`
-        signs the tokens of `sign`; give all processes the same one.
+        signs the tokens of `sign`; give all processes the same one. To change it, give the new one and the
+        old one: the first signs, and `verify` takes both.
 
         Raises `OptionsError`.
         """
@@ -91,7 +92,7 @@ class Approvals:
         self._store = store
         self.patience: Final = _seconds("`patience`", patience, least=0.0)
         self.expires: Final = None if expires is None else _seconds("`expires`", expires)
-        self._secret = _read_secret(secret)
+        self._secrets = _read_secrets(secret)
 
     def __repr__(self) -> str:
         return f"Approvals({self._store.name!r})"
@@ -148,6 +149,11 @@ class Approvals:
         it was not gone on with for a minute.
         """
         return _Ready(self, _seconds("`poll`", poll))
+
+    async def delete(self, session_id: str) -> None:
+        """Remove all that a session asked for, with the inputs. A call that still waits there is asked about
+        anew once the session continues. Raises `SessionBusy` while somebody has the session open."""
+        await self._store.delete_record(KIND, text("`session_id`", session_id))
 
     # Deciding.
 
@@ -211,7 +217,7 @@ class Approvals:
         """
         payload = [approval.id, approval.digest, time.time() + _seconds("`seconds`", seconds)]
         data = json.dumps(payload, separators=(",", ":")).encode()
-        return f"{_to_text(data)}.{_to_text(self._signature(data))}"
+        return f"{_to_text(data)}.{_to_text(self._signatures(data)[0])}"
 
     async def verify(self, token: str) -> Approval:
         """The approval that a token is for. Raises `ApprovalError` if it is not genuine or not valid any
@@ -220,7 +226,7 @@ class Approvals:
             data, signature = map(_from_text, token.split("."))
         except (ValueError, AttributeError, TypeError):
             raise ApprovalError("This is not a token of an approval") from None
-        if not hmac.compare_digest(signature, self._signature(data)):
+        if not any(hmac.compare_digest(signature, genuine) for genuine in self._signatures(data)):
             raise ApprovalError("The token is not genuine", hint="Look for the `secret` that signed it.")
         id, digest, end = json.loads(data)
         if time.time() >= end:
@@ -230,12 +236,12 @@ class Approvals:
             raise ApprovalError("The token is for another call")
         return found
 
-    def _signature(self, data: bytes) -> bytes:
-        if self._secret is None:
+    def _signatures(self, data: bytes) -> tuple[bytes, ...]:
+        if not self._secrets:
             raise OptionsError(
                 "There is no `secret` to sign tokens with", hint="Write Approvals(…, secret=…)."
             )
-        return hmac.digest(self._secret, _DOMAIN + data, "sha256")
+        return tuple(hmac.digest(secret, _DOMAIN + data, "sha256") for secret in self._secrets)
 
     # For sessions.
 
@@ -271,19 +277,23 @@ class Approvals:
 
     async def change(self, id: str, step: Callable[[Approval, float], Approval]) -> Approval:
         """Make one step of an approval, if nobody was faster. Raises `ApprovalSettled` if it is too late."""
-        changed: list[Approval] = []
+        changed: Approval | None = None
 
         def change(known: Asked) -> Asked:
+            nonlocal changed
             now = time.time()
             known = known.expired(now)
             before = known.find(id)
             if before is None:
                 raise ApprovalNotFound(id, self._store.name)
-            changed[:] = [step(before, now)]
-            return known.with_one(changed[0])
+            if changed is not None and Asked((before,)).data == Asked((changed,)).data:
+                # This step was written, and the store has lost the answer to that.
+                return known
+            changed = step(before, now)
+            return known.with_one(changed)
 
         await self._change(session_of(id), change)
-        return changed[0]
+        return cast("Approval", changed)
 
     async def wait(self, approval: Approval, seconds: float) -> Approval:
         """Wait until one is decided, for some seconds at most; gives it as it is then."""
@@ -362,12 +372,15 @@ def session_of(id: str) -> str:
     return session
 
 
-def _read_secret(given: object) -> bytes | None:
-    secret = given.encode() if isinstance(given, str) else given
-    if secret is not None and (not isinstance(secret, bytes) or len(secret) < _LEAST_SECRET):
+def _read_secrets(given: str | bytes | Sequence[str | bytes] | None) -> tuple[bytes, ...]:
+    several = given if isinstance(given, list | tuple) else () if given is None else (given,)
+    secrets = tuple(
+        one.encode() if isinstance(one, str) else one for one in cast("Iterable[object]", several)
+    )
+    if not all(isinstance(one, bytes) and len(one) >= _LEAST_SECRET for one in secrets):
         # Not shown: it is one.
         raise OptionsError("`secret` must be a text or bytes, at least 16 of them", hint="Make it at random.")
-    return secret
+    return cast("tuple[bytes, ...]", secrets)
 
 
 def _seconds(name: str, value: object, *, least: float | None = None) -> float:

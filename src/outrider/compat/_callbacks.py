@@ -96,7 +96,7 @@ def _calling(event: str, callback: HookCallback) -> Callable[..., object]:
     start = starter_of(callback)
 
     async def hook(hook_input: HookInput, context: HookContext) -> object:
-        return _for_event(event, await start(hook_input.raw, context.tool_use_id, {"signal": None}))
+        return _for_event(event, await start(hook_input.raw, context.occurrence, {"signal": None}))
 
     hook.__name__ = hook.__qualname__ = name_of(callback)
     return hook

@@ -1,7 +1,4 @@
-"""Defines the reference SDK's error classes, and translates Outrider's errors into them.
-
-Does not decide when to translate: `_query`, `_client` and the session functions do.
-"""
+"""Defines the reference SDK's error classes, and translates Outrider's errors into them."""
 
 from __future__ import annotations
 
@@ -43,10 +40,6 @@ __all__ = [
     "ProcessError",
     "ResultError",
 ]
-
-
-_SHOWN = 100
-"""The characters of a line that an error quotes."""
 
 
 class ClaudeSDKError(Exception):
@@ -97,7 +90,7 @@ class CLIJSONDecodeError(ClaudeSDKError):
     def __init__(self, line: str, original_error: Exception) -> None:
         self.line = line
         self.original_error = original_error
-        super().__init__(f"Failed to decode JSON: {line[:_SHOWN]}...")
+        super().__init__(f"Failed to decode JSON: {line[:100]}...")
 
     def __reduce__(self) -> tuple[Callable[..., CLIJSONDecodeError], tuple[object, ...], dict[str, Any]]:
         # The default would call the constructor with the text alone.
@@ -177,7 +170,8 @@ def translated(error: OutriderError, result: ResultMessage | None = None) -> Bas
             said = f"No conversation found with session ID: {error.id}"
             said = next((line for line in lines if error.id and error.id in line), said)
             data: JsonObject = {"subtype": "error_during_execution", "is_error": True, "errors": [said]}
-            return result_error(data, getattr(end, "returncode", None))
+            # Without it, as Claude Code would exit.
+            return result_error(data, getattr(end, "returncode", 1))
         case TranscriptError(__cause__=ProcessExited() as end):
             # A message to resume at that Claude Code refuses.
             data = {"subtype": "error_during_execution", "is_error": True, "errors": [end.stderr_tail]}

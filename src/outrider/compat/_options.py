@@ -376,9 +376,6 @@ _DROPPED_IF_EMPTY: Final = (
 )
 """Options that the reference ignores if they are empty."""
 
-_LISTS: Final = ("betas", "add_dirs")
-"""Options for which None means an empty list."""
-
 
 def translated_options(
     given: ClaudeAgentOptions | None, transport: Transport | transports.Transport | None = None
@@ -403,8 +400,9 @@ def translated_options(
 def _fields(options: ClaudeAgentOptions) -> Fields:
     fields: Fields = {name: getattr(options, name) for name in _SAME}
     fields |= {name: getattr(options, name) or None for name in _DROPPED_IF_EMPTY}
-    fields |= {name: getattr(options, name) or () for name in _LISTS}
     fields |= {
+        "betas": options.betas or (),
+        "add_dirs": options.add_dirs or (),
         "tools": _tools(options.tools),
         "allowed_tools": _rules(options.allowed_tools or ()),
         "disallowed_tools": _rules(options.disallowed_tools or ()),

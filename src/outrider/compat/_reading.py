@@ -1,7 +1,4 @@
-"""Opens sessions from `ClaudeAgentOptions`, and reads their messages as the reference SDK gives them.
-
-Does not decide when a session ends: `_query` and `_client` do.
-"""
+"""Opens sessions from `ClaudeAgentOptions`, and reads their messages as the reference SDK gives them."""
 
 from __future__ import annotations
 
@@ -68,7 +65,6 @@ _NAMED: Final = (
     TaskUpdatedMessage,
 )
 """The system messages that are the same class here and in the reference."""
-_OF_HOOKS: Final = (HookStartedMessage, HookResponseMessage)
 _NARROWER: Final = frozenset((*SYSTEM_SUBTYPES.values(), UnknownSystemMessage)).difference(_NAMED)
 """Classes that the reference does not have. Programs compare `type(message).__name__`."""
 
@@ -101,23 +97,33 @@ class MessageReader:
 
     async def advance(self) -> bool:
         """Continue to the next messages, perhaps none. Gives whether there is a result among them."""
-        batch, kinds = await self._more()
-        self.ready = iter(batch)
-        return ResultMessage in kinds
-
-    async def _more(self) -> tuple[list[Message], set[type]]:
         try:
             batch = await self._reader.batch()
         except OutriderError as error:
             if (translation := translated(error, self._failed)) is error:
                 raise
             raise translation from error
+        self.ready = iter(self._shown(batch))
+        return ResultMessage in self._reader.kinds
+
+    def take(self) -> Message | None:
+        """The next message if it is there."""
+        while True:
+            for message in self.ready:
+                return message
+            with translating():
+                batch = self._reader.batch_nowait()
+            if not batch:
+                return None
+            self.ready = iter(self._shown(batch))
+
+    def _shown(self, batch: list[Message]) -> list[Message]:
         kinds = self._reader.kinds
         if self._failed is not None or not _SPECIAL.isdisjoint(kinds):
             batch = [message for message in batch if self._is_shown(message)]
         if not _NARROWER.isdisjoint(kinds):
             batch = [as_in_reference(message) for message in batch]
-        return batch, kinds
+        return batch
 
     def _is_shown(self, message: Message) -> bool:
         if isinstance(message, ResultMessage):
@@ -143,7 +149,7 @@ def as_in_reference(message: Message) -> Message:
     if type(message) not in _NARROWER or not isinstance(message, SystemMessage):
         return message
     made = SystemMessage(message.subtype, message.data)
-    if isinstance(message, _OF_HOOKS):
+    if isinstance(message, HookStartedMessage | HookResponseMessage):
         made = HookEventMessage(
             *(message.subtype, message.data, message.hook_event_name, message.session_id, message.uuid)
         )

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from itertools import count
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -34,7 +35,7 @@ from typing import (
 
 from outrider.compat._types.options import McpSdkServerConfig
 from outrider.errors import ToolFailed
-from outrider.handlers import RawTool, RawToolServer, call
+from outrider.handlers import AgentLink, Handled, Origin, RawTool, RawToolServer, call
 from outrider.handlers._calls import is_async
 from outrider.handlers._tools.shape_errors import JsonSchema
 
@@ -227,13 +228,58 @@ class _Server(RawToolServer):
     @cached_property
     def _of_library(self) -> object:
         """The same server, as one of the `mcp` library."""
-        from outrider.compat._internal.mcp_server import server_of_library
-
-        return server_of_library(self)
+        return _server_of_library(self)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         # Options are copied, and many sessions may use one server.
         return self
+
+
+class _Nowhere:
+    """A link to no agent."""
+
+    def post(self, message: dict[str, Any]) -> None:
+        """Nothing to notify."""
+
+
+def _server_of_library(server: RawToolServer) -> object:
+    """A server of the library, with the tools of the given one. Raises `ImportError` without the library."""
+    library: Any = import_module("mcp.server.lowlevel").Server
+    types: Any = import_module("mcp.types")
+    endpoint = server.open(cast("AgentLink", _Nowhere()), _forget)
+    numbers = count()
+
+    async def ask(method: str, **params: object) -> object:
+        request = {"jsonrpc": "2.0", "id": next(numbers), "method": method, "params": params}
+        reply = await endpoint.receive(request, cast("Origin", None))
+        return (reply or {})["result"]
+
+    async def list_tools(*_: object) -> Any:  # noqa: ANN401 - a class of the library
+        return types.ListToolsResult.model_validate(await ask("tools/list"))
+
+    async def call_tool(name: str, arguments: dict[str, Any] | None) -> Any:  # noqa: ANN401 - as before
+        result = await ask("tools/call", name=name, arguments=arguments or {})
+        return types.CallToolResult.model_validate(result)
+
+    if hasattr(types, "jsonrpc_message_adapter"):
+
+        async def on_call(_: object, params: Any) -> Any:  # noqa: ANN401 - a class of the library
+            return await call_tool(params.name, params.arguments)
+
+        return library(server.name, version=server.version, on_list_tools=list_tools, on_call_tool=on_call)
+
+    async def listed() -> Any:  # noqa: ANN401 - as before
+        return (await list_tools()).tools
+
+    # Before 2.0.
+    made = library(server.name, version=server.version)
+    made.list_tools()(listed)
+    made.call_tool(validate_input=False)(call_tool)
+    return made
+
+
+def _forget(_: Handled) -> None:
+    pass
 
 
 def _raw(given: SdkMcpTool[Any]) -> RawTool:

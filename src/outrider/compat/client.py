@@ -68,7 +68,7 @@ class ClaudeSDKClient:
         try:
             session = self._session = await opened(self.options, transport)
             self._reader = MessageReader(aiter(session))
-            self._transport, self._query = transport, Query(session, self)
+            self._transport, self._query = transport, Query(session, self, transport)
             if first is not None:
                 with translating():
                     await session.send(first, keep=False)
@@ -175,9 +175,9 @@ class ClaudeSDKClient:
         return None if initialized is None else initialized.raw
 
     async def _ask(self, subtype: str, **fields: object) -> dict[str, Any]:
-        session = self._connected()
-        with writing_to(session):
-            return await session.request(subtype, timeout=session.options.timeouts.control, **fields)
+        self._connected()
+        query = cast("Any", self._query)
+        return cast("dict[str, Any]", await query._send_control_request({"subtype": subtype, **fields}))
 
     def _connected(self) -> Session:
         if self._session is None:

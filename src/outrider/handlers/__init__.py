@@ -1,8 +1,4 @@
-"""Answers the agent with what the user supplies: tools, MCP servers, hooks, permissions, questions.
-
-Does not know processes or how requests travel: `outrider.session` does. Names are loaded on first use,
-because most sessions need few of them.
-"""
+"""Answers the agent with what the user supplies: tools, MCP servers, hooks, permissions, questions."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,4 @@
-"""Defines `Answer`, what a hook or a permission callback decides, and the functions that make one.
-
-`_hooks.events` encodes it for each event, `_permissions.decisions` for permission requests.
-"""
+"""Defines `Answer`, what a hook or a permission callback decides, and the functions that make one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Calls the user's functions with a timeout, and tells them which session and turn a call is for.
-
-Does not know what a function is for or what its result means.
-"""
+"""Calls the user's functions with a timeout, and tells them which session and turn a call is for."""
 
 from __future__ import annotations
 
@@ -150,8 +147,6 @@ def unwrapped(error: BaseException) -> BaseException:
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a call."""
-
     outcome: Outcome
     value: object = None
     """What the callback returned, if it did."""
@@ -227,12 +222,12 @@ def _is_late(timeout: float | None, began: float, origin: Origin | None) -> Type
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """What a call came to that was left by an exception which `attempt` raised."""
+    """The outcome of a call that `attempt` left with this exception."""
     return "cancelled" if isinstance(error, GeneratorExit) or _is_cancellation(error) else "failed"
 
 
 def _is_cancellation(error: BaseException) -> bool:
-    """Whether it is a cancellation, or a group of nothing but these and plain errors."""
+    """Whether it is a cancellation, or a group of cancellations and plain errors."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return all(isinstance(each, Exception) or _is_cancellation(each) for each in group.exceptions)

@@ -1,8 +1,7 @@
-"""Serves a server of the `mcp` library to a session, and passes its questions to the user.
+"""Serves a server of the `mcp` library, of either major version, and passes its questions to the user.
 
-Each session runs the library's own loop. Does not know the methods of MCP, except those that a host takes
-part in. Adapts to both major versions of the library, and never imports it: a server of it shows that it is
-loaded already. Its objects have no types here, because they differ between the versions.
+The library is never imported: a server of it shows that it is loaded. Its objects have no types here, because
+they differ between the versions.
 """
 
 from __future__ import annotations
@@ -155,10 +154,8 @@ class _InContext(UserDict[type, Handler]):
 
 
 async def _run_in(context: Context, handler: Handler, request: object) -> object:
-    """Call a handler in another context than this task's.
-
-    The library would give no answer at all for a cancellation that comes out of one.
-    """
+    """Call a handler in another context than this task's. The library would give no answer at all for a
+    cancellation that comes out of one."""
     results: list[object] = []
     errors: list[Exception] = []
 
@@ -271,11 +268,9 @@ _ALWAYS: Final = "anthropic/alwaysLoad"
 
 
 def as_bridge(name: str, instance: object, *, always_load: bool = False) -> Server:
-    """Adapt a server of the `mcp` library for sessions. Raises `OptionsError` for anything else.
-
-    With `always_load` the model knows its tools from the first request on. Otherwise it knows their names
-    only, and has to ask for the rest before it can use one.
-    """
+    """Adapt a server of the `mcp` library for sessions. Raises `OptionsError` for anything else. With
+    `always_load` the model knows its tools from the first request on. Otherwise it knows their names only,
+    and has to ask for the rest before it can use one."""
     if (server := low_server(instance)) is None:
         what = (
             f"the class {instance.__name__}" if isinstance(instance, type) else f"a {type(instance).__name__}"
@@ -309,11 +304,9 @@ class Call:
 
 
 class BridgedServer:
-    """A server of the `mcp` library, as one session sees it.
-
-    Requests get numbers of their own: whenever the set of servers changes, the agent connects to each of them
-    again and counts from 0, while it may still wait for answers from before.
-    """
+    """A server of the `mcp` library, as one session sees it. Requests get numbers of their own: whenever the
+    set of servers changes, the agent connects to each of them again and counts from 0, while it may still
+    wait for answers from before."""
 
     def __init__(
         self, server: object, name: str, link: AgentLink, observe: Observe, *, always_load: bool = False
@@ -353,10 +346,8 @@ class BridgedServer:
         return None
 
     async def run(self) -> None:
-        """Serve for as long as the session runs.
-
-        When it is cancelled, the server learns that its client is gone and has 5 s to end in order.
-        """
+        """Serve for as long as the session runs. When it is cancelled, the server learns that its client is
+        gone and has 5 s to end in order."""
         ended = anyio.Event()
         scope = anyio.CancelScope(shield=True)
         try:

@@ -1,8 +1,4 @@
-"""Routes each request of the agent to what the user supplied for it, and defines the `Handled` events.
-
-Errors outside the user's own code are raised: the session turns them into refusals. Also defines the
-protocols between handlers and sessions: `Origin`, `AgentLink`, `Endpoint`, `Server`.
-"""
+"""Routes each request of the agent to what the user supplied for it, and defines the `Handled` events."""
 
 from __future__ import annotations
 
@@ -78,8 +74,6 @@ def as_server(name: str, given: SdkServer) -> Server:
 
 
 class Servers:
-    """The servers of one session."""
-
     def __init__(self, given: dict[str, SdkServer], observe: Observe) -> None:
         """Raises `OptionsError` for anything that is not a server."""
         self._given: dict[str, SdkServer] = {}
@@ -105,7 +99,6 @@ class Servers:
         return endpoint
 
     def remove(self, name: str) -> None:
-        """Remove a server."""
         del self._given[name], self._servers[name]
         self._endpoints.pop(name, None)
 
@@ -198,7 +191,7 @@ class Handlers:
         return resolved_options(self._options, self.tool_names)
 
     def complete(self, request: Initialize) -> Initialize:
-        """Add what the agent has to be told about it to the first request."""
+        """Add hooks and servers to the first request."""
         if self._hooks is not None:
             request.hooks = self._hooks.registrations()
         if names := [*self.servers.given]:
@@ -206,12 +199,12 @@ class Handlers:
         return request
 
     def begin(self) -> None:
-        """The session begins, perhaps once more: one that could not be opened may be tried again."""
+        """The session begins, or is opened again after a failure."""
         self._is_closed = False
         vars(self).pop("_permissions", None)
 
     def close(self) -> None:
-        """The session ends: nothing is allowed any more, also of what is being decided."""
+        """The session ends: nothing is allowed any more, open requests included."""
         self._is_closed = True
         if "_permissions" in vars(self):
             self._permissions.close()

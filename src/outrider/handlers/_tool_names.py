@@ -1,7 +1,4 @@
-"""Resolves the tool names of a session, in options, policies, settings and permission updates.
-
-What a single name stands for is in `outrider.options._tool_names`.
-"""
+"""Resolves the tool names of a session, in options, policies, settings and permission updates."""
 
 from __future__ import annotations
 
@@ -61,10 +58,8 @@ def _has_other_servers(options: Options) -> bool:
 
 
 def resolved_options(options: Options, names: Callable[[], ToolNames]) -> dict[str, object]:
-    """The options that name tools, with full names; only those that change.
-
-    Raises `OptionsError` for a name that no tool of the session has.
-    """
+    """The options that name tools, with full names; only those that change. Raises `OptionsError` for a name
+    that no tool of the session has."""
     given = {name: value for name in _RESOLVERS if (value := getattr(options, name))}
     # Most sessions name none, and need no names.
     if not given or (known := names()).takes_any:

@@ -1,20 +1,17 @@
-"""Turns options into what has to be started: the command, the first request, and the runners around it.
-
-Starts nothing: `outrider.transports` does.
-"""
+"""Turns options into what has to be started: the command, the first request, and the runners around it."""
 
 from typing import TYPE_CHECKING
 
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
+    from outrider._version import MINIMUM_AGENT_VERSION as MINIMUM_AGENT_VERSION
     from outrider.launch._command import check_length as check_length
     from outrider.launch._command import look_up_user as look_up_user
     from outrider.launch._command import make_command as make_command
     from outrider.launch._command import make_environment as make_environment
     from outrider.launch._command import make_initialize as make_initialize
     from outrider.launch._command import make_version_probe as make_version_probe
-    from outrider.launch._program import MINIMUM_AGENT_VERSION as MINIMUM_AGENT_VERSION
     from outrider.launch._program import AgentVersionUnknown as AgentVersionUnknown
     from outrider.launch._program import Search as Search
     from outrider.launch._program import Tried as Tried

@@ -1,8 +1,4 @@
-"""Makes the command that runs Claude Code, its environment, and the `initialize` request, from options.
-
-Starts and writes nothing. Looks on this machine for the program, the working folder, the user, and a settings
-file that has to be merged or checked. Where each option goes is declared in `outrider.options`.
-"""
+"""Makes the command that runs Claude Code, its environment, and the `initialize` request, from options."""
 
 from __future__ import annotations
 

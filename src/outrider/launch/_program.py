@@ -1,7 +1,4 @@
-"""Finds Claude Code on this machine, and checks that its version is supported.
-
-Does not start it. On another machine, the script in `_remote` searches.
-"""
+"""Finds Claude Code on this machine, and checks that its version is supported."""
 
 from __future__ import annotations
 
@@ -31,25 +28,6 @@ if TYPE_CHECKING:
 
     StrPath: TypeAlias = str | PathLike[str]
     Look: TypeAlias = Callable[[str], "Kind"]
-
-__all__ = [
-    "AgentVersionUnknown",
-    "Kind",
-    "MINIMUM_AGENT_VERSION",
-    "POSIX_FOLDERS",
-    "SKIP_VARIABLE",
-    "Search",
-    "Tried",
-    "Version",
-    "check_options",
-    "check_version",
-    "find_agent",
-    "installed_version",
-    "known_version",
-    "look_at",
-    "remember_version",
-    "search_agent",
-]
 
 
 # The search.

@@ -1,12 +1,12 @@
-"""Where Claude Code runs: here, behind a command, in a container, in a pod, or on another machine.
-
-A runner wraps a command; the script that starts it on another machine is here, too. Starts nothing."""
+"""Where Claude Code runs: here, behind a command, in a container, in a pod, or on another machine."""
 
 from __future__ import annotations
 
 import os
 import re
 import shlex
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import msgspec
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from outrider.command import File
-
-__all__ = ["ARGV", "Docker", "FAILED", "Kubectl", "Local", "Prefix", "Ssh", "needs_preamble", "preamble"]
 
 
 ARGV: Final = ("sh", "-c", 'IFS= read -r outrider_line && eval "$outrider_line"', "outrider")
@@ -40,109 +38,6 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NAME_OR_BEGINNING: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)?\*|[A-Za-z_][A-Za-z0-9_]*")
 # A shell refuses to set these, some shells by ending.
 _KEPT_BY_SHELLS: Final = frozenset(("BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"))
-
-# The far side, in the shell's POSIX form. It takes lines: each prepares something, a dot ends them, and one
-# more line turns a subshell into the program. Its names begin with outrider_, so that they hide no variable
-# of the program's, whose variables are set in the subshell alone: its PATH cannot lead this script astray.
-#
-# It stays beside the program for three reasons: to remove the folder, to pass signals on, and to end the
-# program once no one is left to talk to it. The last needs a parent that goes away with the connection.
-# Under sshd that is so; in a container the parent is outside and cannot be seen, and an agent that does not
-# end with its input runs on until the container stops.
-_SCRIPT: Final = r"""
-outrider_fail() { printf 'outrider: %s\n' "$1" >&2; exit "${2:-@FAILED@}"; }
-outrider_take() { IFS= read -r outrider_line || outrider_fail 'the input ended before the program started'; }
-outrider_clear() { [ -z "$outrider_folder" ] || rm -rf -- "$outrider_folder"; }
-outrider_pass() {
-  outrider_caught=1
-  if [ -n "${outrider_agent:-$!}" ]; then kill "-$1" "${outrider_agent:-$!}" 2>/dev/null; else exit "$2"; fi
-}
-outrider_make_folder() {
-  outrider_folder=${TMPDIR:-/tmp}/outrider-$1
-  mkdir "$outrider_folder" && return
-  outrider_folder=; outrider_fail 'no private folder can be made here; set TMPDIR'
-}
-outrider_write() {
-  case $(command -v printf) in
-    printf) ;;
-    *) outrider_fail 'sh has no printf of its own here, and another program would show what it is given' ;;
-  esac
-  exec 4>"$outrider_folder/$1"
-}
-outrider_go_to() {
-  CDPATH= cd -- "$1" >/dev/null 2>&1 || outrider_fail "this user has no working folder '$1' on this machine"
-}
-outrider_find() {
-  case $1 in */*) return ;; esac
-  command -v "$1" >/dev/null 2>&1 && return
-  for outrider_place in @PLACES@; do
-    if [ -f "$outrider_place/$1" ] && [ -x "$outrider_place/$1" ]; then PATH=$PATH:$outrider_place; return; fi
-  done
-  outrider_fail "'$1' was not found on this machine; give its path there as \`cli_path\`" 127
-}
-outrider_forget() {
-  outrider_before=
-  set -f
-  for outrider_word in $(export -p); do
-    outrider_name=${outrider_word%%=*}
-    case $outrider_before,$outrider_name in
-      *,*[!A-Za-z0-9_]* | *,[0-9]*) ;;
-      # To unset what is read-only ends some shells: a subshell tries it first.
-      export,?* | -x,?*)
-        outrider_is_kept "$outrider_name" || ! (unset "$outrider_name") || unset "$outrider_name" ;;
-    esac
-    outrider_before=$outrider_word
-  done 2>/dev/null
-  set +f
-}
-outrider_is_wanted() {
-  kill -0 $$ && kill -0 "$outrider_agent" && { [ -z "$outrider_parent" ] || kill -0 "$outrider_parent"; }
-}
-outrider_watch() {
-  while outrider_is_wanted; do sleep 1; done
-  kill -TERM "$outrider_agent"
-  for outrider_second in 1 2 3 4 5; do kill -0 "$outrider_agent" || break; sleep 1; done
-  kill -0 "$outrider_agent" && kill -KILL "$outrider_agent"
-  outrider_clear
-}
-outrider_home=${HOME-} outrider_umask=$(umask)
-outrider_folder= outrider_agent= outrider_caught= outrider_again=
-# A signal to this number means others than the parent; a parent that cannot be asked seems to be gone.
-case $PPID in 0 | 1) outrider_parent= ;; *) outrider_parent=$PPID ;; esac
-kill -0 "$outrider_parent" 2>/dev/null || outrider_parent=
-trap outrider_clear EXIT
-trap 'outrider_pass HUP 129' HUP
-# Programs in the background are started with INT ignored.
-trap 'outrider_pass TERM 130' INT
-trap 'outrider_pass TERM 143' TERM
-umask 077
-while outrider_take; do
-  case $outrider_line in .) break ;; esac
-  eval "$outrider_line" || outrider_fail 'what the program needs cannot be prepared here'
-done
-outrider_take
-umask "$outrider_umask"
-exec 3<&0
-( eval "$outrider_line"; outrider_find "$1"; exec "$@" ) <&3 3<&- &
-outrider_agent=$!
-# Only the program holds what it reads and writes, so that its ends are seen when it closes them.
-exec 3<&- </dev/null >/dev/null 2>&1
-( trap - EXIT; outrider_watch ) &
-while :; do
-  outrider_caught=
-  wait "$outrider_agent"
-  outrider_status=$?
-  # A signal ends the wait early, or comes just when it is over: ask again, and 127 means that it was over.
-  if [ -n "$outrider_again" ] && [ "$outrider_status" -eq 127 ]; then
-    outrider_status=$outrider_again; break
-  fi
-  [ -n "$outrider_caught" ] || break
-  outrider_again=$outrider_status
-done
-trap '' HUP INT TERM
-kill "$!" 2>/dev/null
-exit "$outrider_status"
-"""
 
 
 def needs_preamble(command: Command) -> bool:
@@ -175,10 +70,12 @@ def preamble(command: Command) -> bytes:
     return b"\n".join(lines) + b"\n" + command.preamble
 
 
+@cache
 def _script() -> bytes:
     """The script without what only a reader needs."""
     places = " ".join(f'"{folder.replace("~", "$outrider_home", 1)}"' for folder in POSIX_FOLDERS)
-    script = _SCRIPT.replace("@PLACES@", places).replace("@FAILED@", str(FAILED))
+    text = (files("outrider.launch") / "far_side.sh").read_text(encoding="utf-8")
+    script = text.replace("@PLACES@", places).replace("@FAILED@", str(FAILED))
     return "\n".join(
         line for line in script.strip().splitlines() if not line.lstrip().startswith("#")
     ).encode()
@@ -269,6 +166,67 @@ class _Runner(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_default
         shown = msgspec.structs.replace(self, **words) if words else self
         return mask(msgspec.Struct.__repr__(shown))
 
+    def _carried(self, command: Command, wrapped: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Command:
+        """The command that starts the client here; it takes this process's environment and folder."""
+        if command.user is not None:
+            raise OptionsError(
+                f"`user` is a user of this machine, and `{type(self).__name__}` runs the agent on another",
+                hint="Give it to the runner, as in `Ssh(host, user=…)` or `Docker(container=…, user=…)`.",
+            )
+        if not needs_preamble(command):
+            return Command(wrapped(command.argv), preamble=command.preamble, secrets=command.secrets)
+        secrets = command.known_secrets({})
+        return Command(wrapped(ARGV), preamble=preamble(command), secrets=secrets)
+
+    def _freeze(self, *fields: str) -> None:
+        """Make fields of words tuples, so that the value cannot change."""
+        for field in fields:
+            words, place = getattr(self, field), f"`{field}` of `{type(self).__name__}`"
+            if isinstance(words, str):
+                meant = shlex.split(words) if _splits(words) else [words]
+                raise OptionsError(f"{place} is the text {words!r}", hint=f"Give a list of words: {meant}.")
+            try:
+                words = tuple(words)
+            except TypeError:
+                raise OptionsError(f"{place} is {words!r}", hint="Give a list of words.") from None
+            for word in words:
+                if not isinstance(word, str) or "\0" in word:
+                    raise OptionsError(f"{place} has {word!r}", hint="Give texts without NUL bytes.")
+            msgspec.structs.force_setattr(self, field, words)
+
+    def _check(self, *fields: str, hint: str = "", spaces: bool = False) -> None:
+        """Refuse what the client would take for one of its flags, or for several words."""
+        for field in fields:
+            given: object = getattr(self, field)
+            for value in cast("tuple[object, ...]", given) if isinstance(given, tuple) else (given,):
+                if value is not None and (why := _problem(value, spaces=spaces)):
+                    place = f"`{field}` of `{type(self).__name__}`"
+                    raise OptionsError(f"{place} is {value!r}: {why}", hint=hint or "Give another value.")
+
+
+class _Far(_Runner, frozen=True):
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def wrap(self, command: Command) -> Command:
+        return self._carried(command, self._argv)
+
+    def _argv(self, far: tuple[str, ...]) -> tuple[str, ...]:
+        raise NotImplementedError
+
+
+def _problem(value: object, *, spaces: bool) -> str:
+    if not isinstance(value, str):
+        return "it is not text"
+    if not value.strip():
+        return "it is empty"
+    if value.startswith("-"):
+        return "it would be taken for a flag"
+    if not value.isprintable() or (not spaces and " " in value):
+        return "it has white space or control characters"
+    return ""
+
 
 class Local(_Runner, frozen=True):
     """Runs the command on this machine, as it is."""
@@ -296,18 +254,19 @@ class Prefix(_Argv, frozen=True, kw_only=True):
     is_local: bool = True
 
     def __post_init__(self) -> None:
-        _freeze(self, "argv")
+        self._freeze("argv")
         if not self.argv:
             raise OptionsError("`Prefix` has no words", hint="Give a command, or use `Local()`.")
-        _check("Prefix", "argv", self.argv[0])
+        if why := _problem(self.argv[0], spaces=False):
+            raise OptionsError(f"`argv` of `Prefix` is {self.argv[0]!r}: {why}", hint="Give another value.")
 
     def wrap(self, command: Command) -> Command:
         if self.is_local:
             return msgspec.structs.replace(command, argv=(*self.argv, *command.argv))
-        return _carried(command, "Prefix", lambda far: (*self.argv, *far))
+        return self._carried(command, lambda far: (*self.argv, *far))
 
 
-class _Host(_Runner, frozen=True):
+class _Host(_Far, frozen=True):
     host: str
     """A name, an address, `user@host`, or an alias from the ssh configuration."""
 
@@ -329,9 +288,8 @@ class Ssh(_Host, frozen=True, kw_only=True):
     executable: str = "ssh"
 
     def __post_init__(self) -> None:
-        _freeze(self, "options")
-        for field in ("host", "user", "executable"):
-            _check("Ssh", field, getattr(self, field))
+        self._freeze("options")
+        self._check("host", "user", "executable")
         # A configuration of ssh may put these into a command for the shell of this machine.
         if _SPECIAL & set(self.host + (self.user or "")):
             raise OptionsError(
@@ -339,20 +297,12 @@ class Ssh(_Host, frozen=True, kw_only=True):
                 f"{self.host!r}, {self.user!r}",
                 hint="Give a plain name.",
             )
-        for option in self.options:
-            _check("Ssh", "options", option, hint='Give settings: "ServerAliveInterval=15".', spaces=True)
+        self._check("options", hint='Give settings: "ServerAliveInterval=15".', spaces=True)
         if self.port is not None and not (type(self.port) is int and 0 < self.port < 65536):
             raise OptionsError(f"`port` of `Ssh` is {self.port!r}", hint="Give a number from 1 to 65535.")
         if self.identity is not None:
             msgspec.structs.force_setattr(self, "identity", os.fspath(self.identity))
-            _check("Ssh", "identity", self.identity, spaces=True)
-
-    @property
-    def is_local(self) -> bool:
-        return False
-
-    def wrap(self, command: Command) -> Command:
-        return _carried(command, "Ssh", self._argv)
+            self._check("identity", spaces=True)
 
     def _argv(self, far: tuple[str, ...]) -> tuple[str, ...]:
         argv = [self.executable, "-T"]
@@ -367,7 +317,7 @@ class Ssh(_Host, frozen=True, kw_only=True):
         return (*argv, "--", self.host, "exec " + shlex.join(far))
 
 
-class Docker(_Runner, frozen=True, kw_only=True):
+class Docker(_Far, frozen=True, kw_only=True):
     """Runs the command in a container: a running one, by its name or id, or a new one of an `image`.
 
     A new one is removed at the end. `args` are further arguments of `docker exec` or `docker run`. The
@@ -390,8 +340,7 @@ class Docker(_Runner, frozen=True, kw_only=True):
     executable: str = "docker"
 
     def __post_init__(self) -> None:
-        _freeze(self, "volumes")
-        _freeze(self, "args")
+        self._freeze("volumes", "args")
         if (self.container is None) == (self.image is None):
             given = "neither" if self.image is None else "both"
             raise OptionsError(
@@ -399,23 +348,13 @@ class Docker(_Runner, frozen=True, kw_only=True):
             )
         if type(self.user) is int:
             msgspec.structs.force_setattr(self, "user", str(self.user))
-        for field in ("container", "image", "user", "executable"):
-            _check("Docker", field, getattr(self, field))
-        _check("Docker", "workdir", self.workdir, spaces=True)
-        for volume in self.volumes:
-            _check("Docker", "volumes", volume, spaces=True)
+        self._check("container", "image", "user", "executable")
+        self._check("workdir", "volumes", spaces=True)
         if self.volumes and self.container is not None:
             raise OptionsError(
                 "`volumes` of `Docker` cannot be added to a running container",
                 hint="Give an `image`, or start the container with them.",
             )
-
-    @property
-    def is_local(self) -> bool:
-        return False
-
-    def wrap(self, command: Command) -> Command:
-        return _carried(command, "Docker", self._argv)
 
     def _argv(self, far: tuple[str, ...]) -> tuple[str, ...]:
         argv = [self.executable, *(("exec", "-i") if self.container else ("run", "-i", "--rm"))]
@@ -430,7 +369,7 @@ class Docker(_Runner, frozen=True, kw_only=True):
         return (*argv, "--entrypoint", far[0], str(self.image), *far[1:])
 
 
-class _Pod(_Runner, frozen=True):
+class _Pod(_Far, frozen=True):
     pod: str
     """The name of the pod, or `deployment/name`."""
 
@@ -447,16 +386,8 @@ class Kubectl(_Pod, frozen=True, kw_only=True):
     executable: str = "kubectl"
 
     def __post_init__(self) -> None:
-        for field in ("pod", "container", "namespace", "executable"):
-            _check("Kubectl", field, getattr(self, field))
-        _check("Kubectl", "context", self.context, spaces=True)
-
-    @property
-    def is_local(self) -> bool:
-        return False
-
-    def wrap(self, command: Command) -> Command:
-        return _carried(command, "Kubectl", self._argv)
+        self._check("pod", "container", "namespace", "executable")
+        self._check("context", spaces=True)
 
     def _argv(self, far: tuple[str, ...]) -> tuple[str, ...]:
         argv = [self.executable]
@@ -467,60 +398,8 @@ class Kubectl(_Pod, frozen=True, kw_only=True):
         return (*argv, "--", *far)
 
 
-def _carried(command: Command, runner: str, wrapped: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Command:
-    """The command that starts the client here; it takes this process's environment and folder."""
-    if command.user is not None:
-        raise OptionsError(
-            f"`user` is a user of this machine, and `{runner}` runs the agent on another",
-            hint="Give the user to the runner, as in `Ssh(host, user=…)` or `Docker(container=…, user=…)`.",
-        )
-    if not needs_preamble(command):
-        return Command(wrapped(command.argv), preamble=command.preamble, secrets=command.secrets)
-    secrets = command.known_secrets({})
-    return Command(wrapped(ARGV), preamble=preamble(command), secrets=secrets)
-
-
-def _freeze(runner: msgspec.Struct, field: str) -> None:
-    """Make a field of words a tuple, so that the value cannot change."""
-    words = getattr(runner, field)
-    if isinstance(words, str):
-        raise OptionsError(
-            f"`{field}` of `{type(runner).__name__}` is the text {words!r}",
-            hint=f"Give a list of words: {shlex.split(words) if _splits(words) else [words]}.",
-        )
-    try:
-        words = tuple(words)
-    except TypeError:
-        raise OptionsError(
-            f"`{field}` of `{type(runner).__name__}` is {words!r}", hint="Give a list of words."
-        ) from None
-    for word in words:
-        if not isinstance(word, str) or "\0" in word:
-            raise OptionsError(
-                f"`{field}` of `{type(runner).__name__}` has {word!r}", hint="Give texts without NUL bytes."
-            )
-    msgspec.structs.force_setattr(runner, field, words)
-
-
 def _splits(words: str) -> bool:
     try:
         return bool(shlex.split(words))
     except ValueError:
         return False
-
-
-def _check(runner: str, field: str, value: object, *, hint: str = "", spaces: bool = False) -> None:
-    """Refuse what the client would take for one of its flags, or for several words."""
-    if value is None:
-        return
-    why = ""
-    if not isinstance(value, str):
-        why = "it is not text"
-    elif not value.strip():
-        why = "it is empty"
-    elif value.startswith("-"):
-        why = "it would be taken for a flag"
-    elif not value.isprintable() or (not spaces and " " in value):
-        why = "it has white space or control characters"
-    if why:
-        raise OptionsError(f"`{field}` of `{runner}` is {value!r}: {why}", hint=hint or "Give another value.")

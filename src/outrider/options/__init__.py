@@ -1,8 +1,4 @@
-"""Describes how Claude Code is run: `Options`, one value, and the values inside it.
-
-Starts nothing and does not look at the machine, except in `check_place`. `outrider.launch` makes a command
-from options.
-"""
+"""Describes how Claude Code is run: `Options`, one value, and the values inside it."""
 
 from typing import TYPE_CHECKING
 
@@ -11,14 +7,14 @@ from outrider._lazy import lazily
 if TYPE_CHECKING:
     from outrider.options._checks import PermissionShadowedWarning as PermissionShadowedWarning
     from outrider.options._checks import check_place as check_place
+    from outrider.options._forms import AgentDefinition as AgentDefinition
+    from outrider.options._forms import HttpServer as HttpServer
+    from outrider.options._forms import McpServer as McpServer
+    from outrider.options._forms import SdkServer as SdkServer
+    from outrider.options._forms import SseServer as SseServer
+    from outrider.options._forms import StdioServer as StdioServer
     from outrider.options._options import OptionFields as OptionFields
     from outrider.options._options import Options as Options
-    from outrider.options._servers import AgentDefinition as AgentDefinition
-    from outrider.options._servers import HttpServer as HttpServer
-    from outrider.options._servers import McpServer as McpServer
-    from outrider.options._servers import SdkServer as SdkServer
-    from outrider.options._servers import SseServer as SseServer
-    from outrider.options._servers import StdioServer as StdioServer
     from outrider.options._values import (
         SYSTEM_PROMPT_DYNAMIC_BOUNDARY as SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
     )

@@ -1,7 +1,4 @@
-"""Validates options that depend on each other, on the machine, or on what the command line can carry.
-
-Single values are validated before, by `_table`.
-"""
+"""Validates options that depend on each other, on the machine, or on what the command line can carry."""
 
 from __future__ import annotations
 
@@ -31,10 +28,8 @@ _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff]")
 
 
 def split_rules(joined: str) -> list[str]:
-    """A list of rules as the program takes it apart: at commas and blanks outside of parentheses.
-
-    Parentheses do not nest: the first one that closes ends them all.
-    """
+    """A list of rules as the program takes it apart: at commas and blanks outside of parentheses. Parentheses
+    do not nest: the first one that closes ends them all."""
     rules: list[str] = []
     rule, inside = "", False
     for character in joined:
@@ -113,7 +108,7 @@ class Rule(msgspec.Struct, frozen=True):
     """Options that cannot work together."""
 
     option: str
-    """The rule holds as long as this one is not set."""
+    """The rule is about this one, if it is set."""
     broken: Callable[[Options], object]
     says: str
     hint: str
@@ -124,6 +119,11 @@ _KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 
 def _goes_on(o: Options) -> bool:
     return o.resume is not None or o.continue_conversation
+
+
+def _is_set(value: object) -> bool:
+    # Not by its truth: an empty store of the user's counts.
+    return value != () if isinstance(value, tuple) else value is not None and value is not False
 
 
 def _answers_person(o: Options) -> bool:
@@ -144,19 +144,19 @@ RULES: Final[tuple[Rule, ...]] = (
     # Permissions.
     Rule(
         "permission",
-        lambda o: o.permission is not None and o.permission_prompt_tool_name is not None,
+        lambda o: o.permission_prompt_tool_name is not None,
         "`permission` and `permission_prompt_tool_name` cannot both decide",
         "Leave one of them out.",
     ),
     Rule(
         "permission",
-        lambda o: o.permission is not None and o.permission_prompts == "none",
+        lambda o: o.permission_prompts == "none",
         '`permission` is never asked with `permission_prompts="none"`',
         "Leave one of them out.",
     ),
     Rule(
         "permission_prompt_tool_name",
-        lambda o: _answers_person(o) and o.permission_prompt_tool_name is not None,
+        _answers_person,
         "`on_question` and `on_plan` are never asked with `permission_prompt_tool_name`",
         "Give `permission` in its place, or leave them out.",
     ),
@@ -167,6 +167,15 @@ RULES: Final[tuple[Rule, ...]] = (
         "Leave it or them out.",
     ),
     Rule(
+        "approvals",
+        lambda o: (
+            o.approvals is not None
+            and (o.permission_prompt_tool_name is not None or o.permission_prompts == "none")
+        ),
+        '`approvals` decide nothing with `permission_prompt_tool_name` or `permission_prompts="none"`',
+        "Leave one of them out.",
+    ),
+    Rule(
         "permission_prompts",
         lambda o: o.permission_prompt_tool_name is not None and o.permission_prompts == "none",
         '`permission_prompt_tool_name` is never asked with `permission_prompts="none"`',
@@ -174,20 +183,20 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         "supported_dialog_kinds",
-        lambda o: o.supported_dialog_kinds and o.on_user_dialog is None,
+        lambda o: o.on_user_dialog is None,
         "`supported_dialog_kinds` needs `on_user_dialog`, which answers them",
         "Give a function as `on_user_dialog`, or leave the kinds out.",
     ),
     Rule(
         "on_auth_refresh",
-        lambda o: o.on_auth_refresh is not None and any(map(o.env.get, _KEYS)),
+        lambda o: any(map(o.env.get, _KEYS)),
         "`on_auth_refresh` has no effect with an API key in `env`, which is used instead of tokens",
         "Leave out `ANTHROPIC_API_KEY` and `ANTHROPIC_AUTH_TOKEN`, or `on_auth_refresh`.",
     ),
     # The program and its model.
     Rule(
         "executable_args",
-        lambda o: o.executable_args and o.executable is None,
+        lambda o: o.executable is None,
         "`executable_args` needs `executable`, which they are for",
         "Arguments for Claude Code itself go into `extra_args`.",
     ),
@@ -200,68 +209,63 @@ RULES: Final[tuple[Rule, ...]] = (
     # Prompts.
     Rule(
         "append_system_prompt",
-        lambda o: (
-            o.append_system_prompt is not None
-            and isinstance(o.system_prompt, PresetPrompt)
-            and o.system_prompt.append is not None
-        ),
+        lambda o: isinstance(o.system_prompt, PresetPrompt) and o.system_prompt.append is not None,
         "`append_system_prompt` and `PresetPrompt.append` say the same",
         "Give one of them, with both texts.",
     ),
     Rule(
         "append_system_prompt",
-        lambda o: o.append_system_prompt is not None and isinstance(o.system_prompt, FilePrompt),
+        lambda o: isinstance(o.system_prompt, FilePrompt),
         "`append_system_prompt` cannot be added to a `FilePrompt`, which the agent reads itself",
         "Put the text into the file, or read the file and give its text as `system_prompt`.",
     ),
     # Sessions.
     Rule(
         "continue_conversation",
-        lambda o: o.continue_conversation and o.resume is not None,
+        lambda o: o.resume is not None,
         "`continue_conversation` and `resume` name two sessions to continue",
         "Leave one of them out.",
     ),
     Rule(
         "fork_session",
-        lambda o: o.fork_session and not _goes_on(o),
+        lambda o: not _goes_on(o),
         "`fork_session` needs a session to copy",
         "Set `resume` or `continue_conversation`, or leave it out.",
     ),
     Rule(
         "resume_session_at",
-        lambda o: o.resume_session_at is not None and o.resume is None,
+        lambda o: o.resume is None,
         "`resume_session_at` needs `resume`",
         "Set `resume` to the session that the message is in.",
     ),
     Rule(
         "resume_drops_turn",
-        lambda o: o.resume_drops_turn is not None and (o.resume is None or o.resume_session_at is None),
+        lambda o: o.resume is None or o.resume_session_at is None,
         "`resume_drops_turn` needs `resume` and `resume_session_at`",
         "Set `resume_session_at` to the last message that is to stay.",
     ),
     Rule(
         "session_id",
-        lambda o: o.session_id is not None and _goes_on(o) and not o.fork_session,
+        lambda o: _goes_on(o) and not o.fork_session,
         "`session_id` is for a new session, and `resume` or `continue_conversation` continues an old one",
         "Leave it out, or set `fork_session`.",
     ),
     Rule(
         "session_store",
-        lambda o: o.session_store is not None and not o.persist_session,
+        lambda o: not o.persist_session,
         "`session_store` needs `persist_session`: it gets what is written to disk",
         "Leave `persist_session` as it is.",
     ),
     Rule(
         "session_store",
-        lambda o: o.session_store is not None and o.enable_file_checkpointing,
+        lambda o: o.enable_file_checkpointing,
         "`session_store` cannot keep the copies of files that `enable_file_checkpointing` makes",
         "Leave one of them out.",
     ),
     Rule(
         "session_store",
         lambda o: (
-            o.session_store is not None
-            and not is_path(o.session_store)
+            not is_path(o.session_store)
             and o.continue_conversation
             and not callable(getattr(o.session_store, "list_sessions", None))
         ),
@@ -271,8 +275,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule(
         "session_store",
         lambda o: (
-            o.session_store is not None
-            and _goes_on(o)
+            _goes_on(o)
             and o.transport is None
             and o.runner is not None
             and not o.runner.is_local
@@ -280,6 +283,15 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
         "a session of a `session_store` cannot be put onto the machine that the `runner` leads to",
         'Use `isolation="hermetic"`, for which it travels with the command.',
+    ),
+    Rule(
+        "approvals",
+        lambda o: (
+            o.approvals is not None and o.session_store is None and (_is_fresh(o) or not o.persist_session)
+        ),
+        "`approvals` needs a session that is kept, and nobody could go on with this one",
+        "Set a `session_store`; or leave `persist_session` as it is, and give a hermetic run a folder that "
+        "lasts, `Isolation.hermetic(config_dir)`.",
     ),
     # Isolation.
     Rule(
@@ -308,11 +320,11 @@ RULES: Final[tuple[Rule, ...]] = (
 def check(options: Options, given: Collection[str]) -> None:
     """Raise `OptionsError` for the first rule that is broken, if only these options are set."""
     for rule in RULES:
-        if rule.option in given and rule.broken(options):
+        if rule.option in given and _is_set(getattr(options, rule.option)) and rule.broken(options):
             raise OptionsError(rule.says, hint=rule.hint)
 
 
-_CALLBACKS: Final = ("permission", "on_question", "on_plan")
+_CALLBACKS: Final = ("permission", "approvals", "on_question", "on_plan")
 
 
 def warn_of_shadowed_permission(options: Options, given: Collection[str]) -> None:
@@ -326,8 +338,8 @@ def warn_of_shadowed_permission(options: Options, given: Collection[str]) -> Non
         verb = "is" if len(names) == 1 else "are"
         why = 'the mode "dontAsk" denies what is not allowed already'
         _warn(f"{callbacks} {verb} not asked about anything: {why}.")
-    elif options.permission is not None and (shadows := _shadows(options)):
-        _warn(f"`permission` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
+    elif names[0] in _CALLBACKS[:2] and (shadows := _shadows(options)):
+        _warn(f"`{names[0]}` is not asked about {' and '.join(shadows)}. Leave out what it should decide.")
 
 
 def _warn(text: str) -> None:

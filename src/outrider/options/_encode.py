@@ -1,8 +1,4 @@
-"""Encodes the values of options: as text for an argument, as JSON for a request or a file.
-
-Each function gets the values of the options that its destination names, and returns None to send nothing.
-`settings` reads a file that has to be merged or checked; nothing else here looks at the machine.
-"""
+"""Encodes options for arguments, requests and files. Each function returns None to send nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import msgspec
 
 from outrider.errors import OptionsError
-from outrider.options._servers import McpServer, SdkServer
+from outrider.options._forms import McpServer, SdkServer
 from outrider.options._table import GivenPath
 from outrider.options._values import (
     SYSTEM_PROMPT_DYNAMIC_BOUNDARY,
@@ -201,11 +197,9 @@ def awaits_initialize(
     delivery: str,
     managed: Mapping[str, object] | None,
 ) -> bool | None:
-    """Whether the program must know what `initialize` says before it does anything.
-
-    A session that was left with a deferred call continues by itself when it is resumed. Without this flag it
-    may do so before the hooks are registered, and then a call runs that one of them denies.
-    """
+    """Whether the program must know what `initialize` says before it does anything. A session that was left
+    with a deferred call continues by itself when it is resumed. Without this flag it may do so before the
+    hooks are registered, and then a call runs that one of them denies."""
     is_resumed = resume is not None or continue_conversation
     return is_resumed or (delivery == "initialize" and bool(plugins)) or bool(managed) or None
 
@@ -315,11 +309,9 @@ def settings(
     cwd: str | None,
     runner: Runner | None,
 ) -> bytes | GivenPath | None:
-    """What the agent is given as its settings: the content of a file to make, or the path of one.
-
-    Raises `OptionsError` if they cannot be used; if they are not `strict`, warns and leaves them out, or
-    leaves them to the agent. The agent itself passes over a file with mistakes in it without a word.
-    """
+    """What the agent is given as its settings: the content of a file to make, or the path of one. Raises
+    `OptionsError` if they cannot be used; if they are not `strict`, warns and leaves them out, or leaves them
+    to the agent. The agent itself passes over a file with mistakes in it without a word."""
     where = Path(cwd or "")
     is_here = runs_here(runner)
     if sandbox is not None:

@@ -20,7 +20,7 @@ from outrider.options._checks import (
     is_tool_name,
     warn_of_shadowed_permission,
 )
-from outrider.options._servers import (
+from outrider.options._forms import (
     AgentDefinition,
     McpServer,
     agents_by_name,

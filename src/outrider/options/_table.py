@@ -1,7 +1,4 @@
-"""The option table: `option` declares a field of `Options` with its validator and its destinations.
-
-Filled when the class is made; knows no option by name. `outrider.launch` carries out what it says.
-"""
+"""The option table: `option` declares a field of `Options` with its validator and its destinations."""
 
 from __future__ import annotations
 
@@ -51,10 +48,8 @@ class Flag(Destination, frozen=True):
 
 
 class File(Destination, frozen=True, kw_only=True):
-    """An argument that names a file with the value: `--name=<folder>/file`.
-
-    A path that the caller gave (`GivenPath`) is passed on as it is.
-    """
+    """An argument that names a file with the value: `--name=<folder>/file`. A path that the caller gave
+    (`GivenPath`) is passed on as it is."""
 
     file: str
 
@@ -78,8 +73,6 @@ class GivenPath(str):
 
 
 class Option(msgspec.Struct, frozen=True):
-    """What is declared of an option."""
-
     default: object
     validate: Validator
     destinations: tuple[Destination, ...]
@@ -98,9 +91,7 @@ _ROWS_OF: Final[dict[str, list[int]]] = {}
 
 def option(default: T, validate: Validator, *destinations: Destination, reserves: str = "") -> T:
     """Declare an option, for which None is valid if it is the default. Type checkers take it for its default.
-
-    `reserves` are further flags that it stands for, which `extra_args` may not set.
-    """
+    `reserves` are further flags that it stands for, which `extra_args` may not set."""
     validate = optional(validate) if default is None else validate
     return cast("T", Option(default, validate, destinations, tuple(reserves.split())))
 

@@ -1,7 +1,7 @@
-"""Resolves tool names: every option, rule and matcher that names tools uses this module.
+"""Resolves the names of tools.
 
-A tool of this process has two names: its own, and the full one that the agent knows. A short name passed on
-as it is would match nothing, so that a rule denying it would deny nothing.
+A tool of this process has two: its own, and the full one that the agent knows. A short name that is passed on
+would match nothing, so that a rule denying it would deny nothing.
 """
 
 from __future__ import annotations
@@ -133,10 +133,8 @@ class ToolNames(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(found))
 
     def resolve_rule(self, place: str, rule: str, *, permits: bool) -> tuple[str, ...]:
-        """The same for a rule in the agent's notation: `Bash(git *)`.
-
-        Raises `OptionsError` also for one that the agent takes, and then never applies.
-        """
+        """The same for a rule in the agent's notation: `Bash(git *)`. Raises `OptionsError` also for one that
+        the agent takes, and then never applies."""
         if self.takes_any:
             return (rule,)
         noted = RULE.match(rule)

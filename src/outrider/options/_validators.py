@@ -1,7 +1,4 @@
-"""Validates single values: each validator takes a value and returns the form that is kept, or raises.
-
-Knows texts, paths, numbers, lists, mappings and JSON, but no option by name: `_table` does.
-"""
+"""Validates single values: each validator takes a value and returns the form that is kept, or raises."""
 
 from __future__ import annotations
 
@@ -155,10 +152,8 @@ def choice(*values: str) -> Validator:
 
 
 def open_choice(known: Sequence[str], *, typos: bool) -> Validator:
-    """A text that may be none of the known ones, but may not look like a misspelling of one.
-
-    `typos`: one that is spelled nearly like a known one counts as such; if not, only another case does.
-    """
+    """A text that may be none of the known ones, but may not look like a misspelling of one. `typos`: one
+    that is spelled nearly like a known one counts as such; if not, only another case does."""
 
     def read(place: str, value: object) -> object:
         found = text(place, value)

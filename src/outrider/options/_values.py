@@ -1,12 +1,10 @@
-"""Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox.
-
-Their base, `OptionValue`, validates, copies, encodes and shows them. Servers and subagents are in `_servers`.
-"""
+"""Defines the values inside options: prompts, thinking, plugins, timeouts, isolation, traces, sandbox."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from inspect import get_annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
@@ -128,6 +126,22 @@ def _cut(text: str) -> str:
 T = TypeVar("T")
 P = TypeVar("P", bound="OptionValue")
 
+_texts: Final = optional(listed(text))
+_BY_TYPE: Final[Mapping[str, Validator]] = {
+    "bool": switch,
+    "bool | None": optional(switch),
+    "float": above_zero,
+    "float | None": optional(above_zero),
+    "int": whole(1),
+    "int | None": optional(whole(1)),
+    "str": text,
+    "str | None": optional(any_text),
+    "Sequence[str] | None": _texts,
+    "tuple[str, ...] | None": _texts,
+    "Mapping[str, object]": json_object,
+}
+"""How a field of this type is read, unless its class says otherwise."""
+
 
 class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """A value inside options: immutable, compared by its fields, with secrets hidden in its `repr`.
@@ -136,14 +150,14 @@ class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     _validators: ClassVar[Mapping[str, Validator]] = {}
-    """How each field is read; a field that is not here is kept as it is given."""
+    """How fields are read whose types do not say it."""
     _kept_here: ClassVar[frozenset[str]] = frozenset()
     """Fields that mean nothing to the agent."""
     _secret: ClassVar[frozenset[str]] = frozenset()
     """Fields whose values are all secret."""
 
     def __post_init__(self) -> None:
-        for name, read in self._validators.items():
+        for name, read in _validators_of(type(self)).items():
             given = getattr(self, name)
             if (normal := read(f"`{type(self).__name__}.{name}`", given)) is not given:
                 msgspec.structs.force_setattr(self, name, normal)
@@ -174,6 +188,16 @@ class OptionValue(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({repr_fields(self._given(), self._secret)})"
+
+
+@cache
+def _validators_of(kind: type[OptionValue]) -> dict[str, Validator]:
+    found: dict[str, Validator] = {}
+    for each in reversed(kind.__mro__):
+        types = get_annotations(each).items()
+        found |= {name: _BY_TYPE[said] for name, said in types if said in _BY_TYPE}
+        found |= vars(each).get("_validators", {})
+    return found
 
 
 @cache
@@ -235,11 +259,8 @@ def _camel(name: str) -> str:
 
 
 def from_mapping(kind: type[P], place: str, value: Mapping[object, object], **implied: object) -> P:
-    """A part from a mapping with the keys of its fields or of the agent.
-
-    A key that is neither goes into `extra`, if there is one and the key does not look misspelled; else it is
-    refused.
-    """
+    """A part from a mapping with the keys of its fields or of the agent. A key that is neither goes into
+    `extra`, if there is one and the key does not look misspelled; else it is refused."""
     fields: dict[str, object] = {}
     extra: dict[str, object] = {}
     for key, item in value.items():
@@ -341,12 +362,7 @@ class PresetPrompt(OptionValue, frozen=True, tag_field="type", tag="preset"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {
-        "preset": choice("claude_code"),
-        "append": optional(any_text),
-        "exclude_dynamic_sections": optional(switch),
-        "snapshot": optional(switch),
-    }
+    _validators: ClassVar[Mapping[str, Validator]] = {"preset": choice("claude_code")}
 
 
 class CustomPrompt(OptionValue, frozen=True, tag_field="type", tag="custom"):
@@ -356,7 +372,7 @@ class CustomPrompt(OptionValue, frozen=True, tag_field="type", tag="custom"):
     snapshot: bool | None = None
     """Record the prompt once for each conversation and send that ever after, or never record it."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {"prompt": prompt_texts, "snapshot": optional(switch)}
+    _validators: ClassVar[Mapping[str, Validator]] = {"prompt": prompt_texts}
 
 
 class FilePrompt(OptionValue, frozen=True, tag_field="type", tag="file"):
@@ -392,10 +408,7 @@ class EnabledThinking(OptionValue, frozen=True, tag_field="type", tag="enabled")
     display: ThinkingDisplay | None = None
     """What is shown of it. None: the agent decides."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {
-        "budget_tokens": optional(whole(1)),
-        "display": _display,
-    }
+    _validators: ClassVar[Mapping[str, Validator]] = {"display": _display}
 
 
 class DisabledThinking(OptionValue, frozen=True, tag_field="type", tag="disabled"):
@@ -412,7 +425,7 @@ class LocalPlugin(OptionValue, frozen=True, tag_field="type", tag="local"):
     skip_mcp_discovery: bool = False
     """Do not start the MCP servers that it brings."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {"path": path_text, "skip_mcp_discovery": switch}
+    _validators: ClassVar[Mapping[str, Validator]] = {"path": path_text}
 
 
 class JsonSchemaFormat(OptionValue, frozen=True, tag_field="type", tag="json_schema"):
@@ -457,25 +470,6 @@ class Timeouts(OptionValue, frozen=True, kw_only=True):
     """How long it may take to end after SIGTERM, before it is killed."""
     store: float | None = 60.0
     """One call to a session store."""
-
-    _validators: ClassVar[Mapping[str, Validator]] = {
-        **dict.fromkeys(
-            (
-                "connect",
-                "first_event",
-                "silence",
-                "retries",
-                "turn",
-                "background",
-                "control",
-                "permission",
-                "write",
-                "store",
-            ),
-            optional(above_zero),
-        ),
-        **dict.fromkeys(("interrupt", "close", "terminate"), above_zero),
-    }
 
 
 def is_variable_name(place: str, name: str) -> None:
@@ -574,16 +568,12 @@ class Trace(OptionValue, frozen=True):
     _validators: ClassVar[Mapping[str, Validator]] = {
         "path": _trace_path,
         "redaction": _redaction,
-        "max_line": whole(1),
-        "max_bytes": optional(whole(1)),
     }
 
 
 # The sandbox.
 
-_switch = optional(switch)
-_texts = optional(listed(text))
-_port = optional(whole(1, 65535))
+_port: Final = optional(whole(1, 65535))
 
 
 class SandboxNetwork(OptionValue, frozen=True, kw_only=True, rename="camel"):
@@ -601,16 +591,7 @@ class SandboxNetwork(OptionValue, frozen=True, kw_only=True, rename="camel"):
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
 
-    _validators: ClassVar[Mapping[str, Validator]] = {
-        **dict.fromkeys(
-            ("allowed_domains", "denied_domains", "allow_unix_sockets", "allow_mach_lookup"), _texts
-        ),
-        **dict.fromkeys(
-            ("allow_managed_domains_only", "allow_all_unix_sockets", "allow_local_binding"), _switch
-        ),
-        **dict.fromkeys(("http_proxy_port", "socks_proxy_port"), _port),
-        "extra": json_object,
-    }
+    _validators: ClassVar[Mapping[str, Validator]] = {"http_proxy_port": _port, "socks_proxy_port": _port}
 
 
 class SandboxFilesystem(OptionValue, frozen=True, kw_only=True, rename="camel"):
@@ -623,11 +604,6 @@ class SandboxFilesystem(OptionValue, frozen=True, kw_only=True, rename="camel"):
     deny_read: tuple[str, ...] | None = None
     extra: Mapping[str, object] = {}
     """Further keys, as the agent spells them; they win over the fields."""
-
-    _validators: ClassVar[Mapping[str, Validator]] = {
-        **dict.fromkeys(("allow_write", "deny_write", "allow_read", "deny_read"), _texts),
-        "extra": json_object,
-    }
 
 
 class Sandbox(OptionValue, frozen=True, kw_only=True, rename="camel"):
@@ -652,19 +628,7 @@ class Sandbox(OptionValue, frozen=True, kw_only=True, rename="camel"):
     """Further keys, as the agent spells them; they win over the fields."""
 
     _validators: ClassVar[Mapping[str, Validator]] = {
-        **dict.fromkeys(
-            (
-                "enabled",
-                "fail_if_unavailable",
-                "auto_allow_bash_if_sandboxed",
-                "allow_unsandboxed_commands",
-                "enable_weaker_nested_sandbox",
-            ),
-            _switch,
-        ),
-        "excluded_commands": _texts,
         "network": optional(value_of(SandboxNetwork)),
         "filesystem": optional(value_of(SandboxFilesystem)),
         "ignore_violations": optional(mapped(text, listed(text))),
-        "extra": json_object,
     }

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("outrider.session")
 
 OFFER_SECONDS: Final = 10.0
-"""How long a resumed session may take to offer the call that it was left with. It does so at once."""
+"""How long a resumed session may take to begin with the call that it was left with. It does so at once."""
 
 _FINISH_SECONDS: Final = 5.0
 """How long it may take to write down what became of calls, and to give back the lease."""
@@ -226,10 +226,12 @@ class Gate:
         """End the turn that was expected, if it does not begin: a process that was killed before it had
         written that a call waits has left none."""
         state = self._own_turn
-        if state is not None:
+        while not (state is None or self._is_offered or state.is_over):
             with anyio.move_on_after(OFFER_SECONDS):
                 await self.wait_offered()
-            if not (self._is_offered or state.is_over):
+                return
+            # Once it has begun, other hooks may take their time.
+            if not routing.turns.is_turn_open:
                 routing.fail(state, None, anyio.current_time())
 
     async def wait_offered(self) -> bool:
@@ -440,6 +442,9 @@ class Gate:
                 return deny(approval.message or _TOO_LATE)
             case "claimed" if self._claims.get(call_id) == approval.id:
                 return _allowed(approval)
+            case "claimed" if approval.claim == self._claim:
+                # By another call of the same message, which is about to run.
+                return deny(_ONCE)
             case "claimed" if self._options.fork_session:
                 return deny("The session that this one was forked from makes this call.")
             case "claimed":
@@ -465,6 +470,9 @@ class Gate:
 
 class _Asker:
     """The permission callback of a session with approvals: `ask()` has a person decide."""
+
+    warns_itself: Final = True
+    """That it is not asked about something: the options that it comes from have done so."""
 
     def __init__(self, gate: Gate, callback: Callable[..., object] | None) -> None:
         self._gate = gate

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 from outrider.errors import OptionsError, RequestFailed, RequestTimedOut, Unsupported
 from outrider.handlers._tool_names import resolved_settings
 from outrider.options import SdkServer, StdioServer
-from outrider.options._servers import mode_name, servers_by_name
+from outrider.options._forms import mode_name, servers_by_name
 from outrider.options._tool_names import ANY_TOOL, ToolNames
 from outrider.options._validators import choice, invalid_value, is_path, json_object, switch, text, within
 from outrider.wire import JsonObject, control

@@ -10,10 +10,10 @@ from outrider._lazy import lazily
 
 if TYPE_CHECKING:
     from outrider.testing._api.messages_api import MessagesApi as MessagesApi
+    from outrider.testing._api.messages_api import RealAgent as RealAgent
     from outrider.testing._api.messages_api import SideKind as SideKind
-    from outrider.testing._api.real_agent import KIT_VARIABLE as KIT_VARIABLE
-    from outrider.testing._api.real_agent import RealAgent as RealAgent
-    from outrider.testing._api.real_agent import clean_environment as clean_environment
+    from outrider.testing._api.messages_api import clean_environment as clean_environment
+    from outrider.testing._api.requests import KIT_VARIABLE as KIT_VARIABLE
     from outrider.testing._api.requests import Request as Request
     from outrider.testing._api.requests import RequestKind as RequestKind
     from outrider.testing._contracts.contract import ContractBroken as ContractBroken

@@ -183,10 +183,8 @@ Step: TypeAlias = bytes | Pause | Fault
 
 
 class Mangler:
-    """Applies faults to the bytes of one direction.
-
-    What happens to a frame depends on the seed, the direction and its number, and on nothing else.
-    """
+    """Applies faults to the bytes of one direction. What happens to a frame depends on the seed, the
+    direction and its number, and on nothing else."""
 
     def __init__(self, faults: Faults, seed: int, direction: Direction, done: list[Fault]) -> None:
         self.faults = faults

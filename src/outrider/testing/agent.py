@@ -1,7 +1,6 @@
-"""The simulated agent as a program: `python -m outrider.testing.agent`, wherever a `claude` is expected.
+"""The simulated agent as a program, `python -m outrider.testing.agent`, with the arguments of Claude Code.
 
 Its script is in the file that the variable `OUTRIDER_AGENT_SCRIPT` names; without one it is automatic.
-It takes the arguments of Claude Code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The plugin for pytest: agents as fixtures, a guard against real ones, what was said in a failed test.
 
-The test kit itself is elsewhere. The plugin is loaded in every run of pytest where Outrider is installed, so
-it imports the rest only where a test needs it, and changes nothing of tests that do not ask for it.
+It is loaded in every run of pytest where Outrider is installed, so it imports the rest only where a test
+needs it, and changes nothing of tests that do not ask for it.
 """
 
 from __future__ import annotations
@@ -214,10 +214,8 @@ _NAME_LENGTH: Final = 100
 
 
 def _file_name(test: pytest.Item) -> str:
-    """The name of a test with those of its classes, as far as every file system takes it.
-
-    One that does not tell the test from all others, on a file system that ignores case too, is given a mark.
-    """
+    """The name of a test with those of its classes, as far as every file system takes it. One that does not
+    tell the test from all others, on a file system that ignores case too, is given a mark."""
     classes = [node.name for node in test.listchain() if isinstance(node, pytest.Class)]
     name = ".".join([*classes, test.name])
     plain = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).strip("-.")

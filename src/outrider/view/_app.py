@@ -69,6 +69,8 @@ _HOLE: Final = Markup("<!--hits-->")
 _MOST_HITS: Final = 200
 _NESTED: Final = 400
 """Rows of a subagent that are shown within its call."""
+_FOLLOWED: Final = 20
+"""Entries that may change as more are written: what came last is sent again."""
 _SLOW: Final = 3.0
 """Seconds between two looks at the list."""
 _STATIC: Final = {"view.js": "text/javascript", "view.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -192,6 +194,10 @@ class View:
             self._approvals = what
             return None
         if isinstance(what, os.PathLike) or (isinstance(what, str) and "://" not in what):
+            if not os.fspath(what):
+                raise OptionsError(
+                    "The path is empty", hint="Leave it out, for the sessions of this machine."
+                )
             path = Path(what).expanduser()
             if path.is_file():
                 return self._take_file(path)
@@ -296,7 +302,10 @@ class View:
         chosen = Filter.read(request.query_params)
         if chosen.q:
             return await self._search(request, root, chosen)
-        infos = await self._library.list(chosen.query(PAGE + 1))
+        infos = await self._library.list(chosen.query(None if chosen.sort else PAGE + 1))
+        if chosen.sort:
+            every = await self._library.costs(infos) if chosen.sort == "cost" else {}
+            infos = chosen.sorted(infos, every)[chosen.first :][: PAGE + 1]
         some = infos[:PAGE]
         region = list_rows(root, chosen, some, await self._library.costs(some), has_more=len(infos) > PAGE)
         if "part" in request.query_params:
@@ -306,7 +315,7 @@ class View:
             root, chosen, region, projects, self._library.place, can_search=self._library.sessions is not None
         )
         tabs = await self._tabs()
-        watch = "" if chosen.until else "/watch/sessions"
+        watch = "" if chosen.until or chosen.page else "/watch/sessions"
         return HTMLResponse(
             page(root, "Sessions", body, tabs=tabs, current="/", kind="list-page", watch=watch)
         )
@@ -384,7 +393,7 @@ class View:
             made,
             agent=agents.get(agent) if agent else None,
             is_live=is_live,
-            can_resume=opened.live is None,
+            resume=self._library.resume_command(opened),
         )
         title = DEFAULT.mask(opened.info.title) or opened.info.id[:8]
         return HTMLResponse(page(_root(request), title, body, tabs=await self._tabs(), kind="session-page"))
@@ -512,7 +521,8 @@ class View:
     def _news(
         self, file: TranscriptFile, offset: int, opened: OpenSession, shown: Shown
     ) -> tuple[Window, list[str]]:
-        window = file.after(file.before(offset, 1).start if offset else 0)
+        # Calls that are not answered yet are among what was there last.
+        window = file.after(file.before(offset, _FOLLOWED).start if offset else 0)
         while window.end <= offset and not window.is_last:
             window = file.after(window.end)
         return window, [str(row) for row in rows(window, shown, by_call(opened.agents()), live=True)]

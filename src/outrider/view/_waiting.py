@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from outrider._display import plain
 from outrider._threads import run_sync
 from outrider.approvals import ApprovalSettled
 from outrider.errors import OptionsError, OutriderError
@@ -16,7 +17,7 @@ from outrider.transcripts._entries import fields_of
 from outrider.view._live import changes
 from outrider.view._pages.layout import page
 from outrider.view._pages.markup import Markup, h, moment
-from outrider.view._pages.tools import input_element
+from outrider.view._pages.tools import input_element, output
 from outrider.view._sources.transcript import items_of
 
 if TYPE_CHECKING:
@@ -123,10 +124,8 @@ class ApprovalPages:
         if approval.kind == "question":
             fields += _question_fields(approval)
         else:
-            written = json.dumps(approval.input, indent=2, ensure_ascii=False)
-            rows = min(written.count("\n") + 2, 20)
-            edit = h("textarea", written, name="input", rows=rows, spellcheck="false", aria_label="Input")
-            fields.append(h("details", h("summary", "Edit before it runs"), edit, class_="edit"))
+            edits = [_edit_field(name, value) for name, value in approval.input.items()]
+            fields.append(h("details", h("summary", "Edit before it runs"), edits, class_="edit"))
         return h(
             "form",
             # What was shown is what is decided about.
@@ -172,8 +171,7 @@ class ApprovalPages:
             elif decision == "allow" and approval.kind == "question":
                 await self._approvals.answer(approval.id, _answers(approval, given), by="viewer")
             elif decision == "allow":
-                written = given.get("input", [""])[0]
-                await self._approvals.decide(approval.id, allow(_changed(written)), by="viewer")
+                await self._approvals.decide(approval.id, allow(_changed(approval.input, given)), by="viewer")
             else:
                 raise OptionsError(f"{decision!r} is no decision", hint="Allow it or deny it.")
         except ApprovalSettled as error:
@@ -181,17 +179,37 @@ class ApprovalPages:
         return RedirectResponse(f"{root}/approvals", 303)
 
 
-def _changed(written: str) -> JsonObject | None:
-    """The input that a person wrote; None if it is left as it was."""
-    if not written.strip():
-        return None
-    try:
-        value: object = json.loads(written)
-    except (ValueError, RecursionError) as error:
-        raise OptionsError(f"The input is no JSON: {error}", hint="Go back and correct it.") from None
-    if not isinstance(value, dict):
-        raise OptionsError("The input is not a JSON object", hint="Go back and correct it.")
-    return cast("JsonObject", value)
+def _edit_field(name: str, value: object) -> Markup:
+    """A text as it is, anything else as JSON."""
+    written = _written(value)
+    rows = min(written.count("\n") + 1 + (len(written) > 100), 20)
+    # The first line end in one would be left out.
+    area = h("textarea", Markup("\n"), written, name=f"input.{name}", rows=rows, spellcheck="false")
+    return h("label", name, area)
+
+
+def _written(value: object) -> str:
+    """A value in a form, whose lines end as forms have it."""
+    said = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+    return _lines(plain(said))
+
+
+def _lines(words: str) -> str:
+    return words.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _changed(input: JsonObject, given: dict[str, list[str]]) -> JsonObject | None:
+    """The input with what a person has changed; None if it is left as it was."""
+    changed: JsonObject = {}
+    for name, value in input.items():
+        written = _lines(given.get(f"input.{name}", [_written(value)])[0])
+        if written == _written(value):
+            continue
+        try:
+            changed[name] = written if isinstance(value, str) else json.loads(written)
+        except (ValueError, RecursionError) as error:
+            raise OptionsError(f"{name} is no JSON: {error}", hint="Go back and correct it.") from None
+    return {**input, **changed} if changed else None
 
 
 def _questions(approval: Approval) -> list[JsonObject]:
@@ -207,7 +225,10 @@ def _question_fields(approval: Approval) -> list[Markup]:
             option = fields_of(each)
             label, says = str(option.get("label", "")), str(option.get("description", ""))
             box = h("input", type=kind, name=f"q{number}", value=label)
-            choices.append(h("label", box, label, h("small", says, class_="note"), class_="check"))
+            said = h("span", h("b", label), h("small", says, class_="note"))
+            choices.append(h("label", box, said, class_="check"))
+            if isinstance(preview := option.get("preview"), str):
+                choices.append(output(preview))
         own = h(
             "input",
             name=f"own{number}",

@@ -121,6 +121,8 @@ class WorkPages:
 
     async def _look(self) -> PoolStats:
         assert self.pool is not None
+        # A pool without a limit of memory looks at it now and then only.
+        self.pool._scheduler.wants_figures = True  # pyright: ignore[reportPrivateUsage]
         stats, now = self.pool.stats(), time.time()
         if not self._history or now - self._history[-1][0] >= _SECONDS / 2:
             self._history.append((now, stats))
@@ -308,7 +310,7 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
         for outcome in found[first : first + _PAGE]
     ]
     names = (
-        ("", ""),
+        ("status", ""),
         ("task", ""),
         ("answer", ""),
         ("took", "num"),

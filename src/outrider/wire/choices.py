@@ -16,13 +16,15 @@ def _known(choices: object) -> tuple[str, ...]:
 # A union of the literals with `str`: type checkers accept any text, narrow on `==`, and still offer the known
 # values while one types (measured with pyright's language server); msgspec decodes it as fast as `str`.
 
-PermissionMode: TypeAlias = (
-    Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"] | str
-)
+KnownPermissionMode: TypeAlias = Literal[
+    "default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"
+]
+PermissionMode: TypeAlias = KnownPermissionMode | str
 """What the agent may do without asking."""
 PERMISSION_MODES: Final = _known(PermissionMode)
 
-PermissionBehavior: TypeAlias = Literal["allow", "deny", "ask"] | str
+KnownPermissionBehavior: TypeAlias = Literal["allow", "deny", "ask"]
+PermissionBehavior: TypeAlias = KnownPermissionBehavior | str
 """What a permission rule does."""
 
 PermissionUpdateType: TypeAlias = (
@@ -56,17 +58,20 @@ DecisionReasonType: TypeAlias = (
 )
 """What made the agent ask for permission, or refuse it by itself."""
 
-SettingSource: TypeAlias = Literal["user", "project", "local"] | str
+KnownSettingSource: TypeAlias = Literal["user", "project", "local"]
+SettingSource: TypeAlias = KnownSettingSource | str
 """A settings file that the agent reads."""
 SETTING_SOURCES: Final = _known(SettingSource)
 
-Beta: TypeAlias = Literal["context-1m-2025-08-07"] | str
+KnownBeta: TypeAlias = Literal["context-1m-2025-08-07"]
+Beta: TypeAlias = KnownBeta | str
 """A feature of the API that has to be asked for."""
 
 AgentModel: TypeAlias = Literal["sonnet", "opus", "haiku", "inherit"] | str
 """The model of a subagent: a short name, `inherit` for that of the main thread, or a full model id."""
 
-EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"] | str
+KnownEffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
+EffortLevel: TypeAlias = KnownEffortLevel | str
 """How hard the model thinks; not every model has every level."""
 EFFORT_LEVELS: Final = _known(EffortLevel)
 
@@ -117,60 +122,62 @@ TerminalReason: TypeAlias = (
 )
 """What ended a turn."""
 
-FastModeState: TypeAlias = Literal["off", "cooldown", "on"] | str
+KnownFastModeState: TypeAlias = Literal["off", "cooldown", "on"]
+FastModeState: TypeAlias = KnownFastModeState | str
 """Whether answers come by the fast route."""
 
-FastModeDisabledReason: TypeAlias = (
-    Literal[
-        "free",
-        "preference",
-        "extra_usage_disabled",
-        "network_error",
-        "unknown",
-        "not_first_party",
-        "disabled_by_env",
-        "model_not_allowed",
-        "sdk_opt_in_required",
-        "pending",
-    ]
-    | str
-)
+KnownFastModeDisabledReason: TypeAlias = Literal[
+    "free",
+    "preference",
+    "extra_usage_disabled",
+    "network_error",
+    "unknown",
+    "not_first_party",
+    "disabled_by_env",
+    "model_not_allowed",
+    "sdk_opt_in_required",
+    "pending",
+]
+FastModeDisabledReason: TypeAlias = KnownFastModeDisabledReason | str
 """Why fast mode cannot be turned on."""
 
-MessageOriginKind: TypeAlias = (
-    Literal[
-        "human",
-        "channel",
-        "peer",
-        "task-notification",
-        "coordinator",
-        "unclassified",
-        "observer",
-        "auto-continuation",
-        "observer-activity",
-    ]
-    | str
-)
+KnownMessageOriginKind: TypeAlias = Literal[
+    "human",
+    "channel",
+    "peer",
+    "task-notification",
+    "coordinator",
+    "unclassified",
+    "observer",
+    "auto-continuation",
+    "observer-activity",
+]
+MessageOriginKind: TypeAlias = KnownMessageOriginKind | str
 """Who or what wrote a user message."""
 
-TaskNotificationOriginSubkind: TypeAlias = Literal["scheduled-trigger", "peer-send-message"] | str
+KnownTaskNotificationOriginSubkind: TypeAlias = Literal["scheduled-trigger", "peer-send-message"]
+TaskNotificationOriginSubkind: TypeAlias = KnownTaskNotificationOriginSubkind | str
 """What kind of task notification a message came from."""
 
-TaskNotificationStatus: TypeAlias = Literal["completed", "failed", "stopped"] | str
+KnownTaskNotificationStatus: TypeAlias = Literal["completed", "failed", "stopped"]
+TaskNotificationStatus: TypeAlias = KnownTaskNotificationStatus | str
 """How a background task ended, as its notification says."""
 
-TaskUpdatedStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "killed"] | str
+KnownTaskUpdatedStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "killed"]
+TaskUpdatedStatus: TypeAlias = KnownTaskUpdatedStatus | str
 """Where a background task stands, as its updates say."""
 
 TERMINAL_TASK_STATUSES: Final = frozenset(("completed", "failed", "stopped", "killed"))
 """The statuses, of updates and notifications alike, after which a task is over."""
 
-RateLimitStatus: TypeAlias = Literal["allowed", "allowed_warning", "rejected"] | str
+KnownRateLimitStatus: TypeAlias = Literal["allowed", "allowed_warning", "rejected"]
+RateLimitStatus: TypeAlias = KnownRateLimitStatus | str
 """What a rate limit lets through."""
 
-RateLimitType: TypeAlias = (
-    Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"] | str
-)
+KnownRateLimitType: TypeAlias = Literal[
+    "five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"
+]
+RateLimitType: TypeAlias = KnownRateLimitType | str
 """The window or purse that a rate limit counts."""
 
 UsageNotice: TypeAlias = Literal["limit", "warning", "transition", "org_policy"]
@@ -215,19 +222,17 @@ def usage_notice(text: str) -> UsageNotice | None:
     return None
 
 
-ServerToolName: TypeAlias = (
-    Literal[
-        "advisor",
-        "web_search",
-        "web_fetch",
-        "code_execution",
-        "bash_code_execution",
-        "text_editor_code_execution",
-        "tool_search_tool_regex",
-        "tool_search_tool_bm25",
-    ]
-    | str
-)
+KnownServerToolName: TypeAlias = Literal[
+    "advisor",
+    "web_search",
+    "web_fetch",
+    "code_execution",
+    "bash_code_execution",
+    "text_editor_code_execution",
+    "tool_search_tool_regex",
+    "tool_search_tool_bm25",
+]
+ServerToolName: TypeAlias = KnownServerToolName | str
 """A tool that the API runs itself."""
 
 ExitReason: TypeAlias = Literal["clear", "resume", "logout", "prompt_input_exit", "other"] | str

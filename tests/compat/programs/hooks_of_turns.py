@@ -16,7 +16,7 @@ stops = 0
 
 
 async def on_prompt(input_data: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-    print("prompt:", input_data["prompt"])
+    print("prompt:", input_data["prompt"], type(tool_use_id).__name__)
     if "secret" in input_data["prompt"]:
         return {"decision": "block", "reason": "no secrets here"}
     return {
@@ -27,12 +27,12 @@ async def on_prompt(input_data: Any, tool_use_id: str | None, context: Any) -> d
 async def on_stop(input_data: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
     global stops
     stops += 1
-    print("stop:", input_data["stop_hook_active"])
+    print("stop:", input_data["stop_hook_active"], type(tool_use_id).__name__)
     return {"decision": "block", "reason": "Say goodbye first"} if stops == 1 else {}
 
 
 async def on_agent(input_data: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-    print(input_data["hook_event_name"], input_data["agent_type"])
+    print(input_data["hook_event_name"], input_data["agent_type"], type(tool_use_id).__name__)
     return {}
 
 

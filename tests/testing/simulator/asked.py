@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 import anyio
 import anyio.lowlevel
 
-from outrider.testing._simulator.context import Refused, ToolCall, ToolSpec
+from outrider.testing._simulator.frames import Refused, ToolCall, ToolSpec
 from outrider.testing._simulator.host.hooks import Hooks
 from outrider.testing._simulator.host.permissions import Decision, Permissions
 from outrider.testing._simulator.program import read_invocation

@@ -12,7 +12,7 @@ import pytest
 
 import outrider
 from outrider.testing import Simulator, say, use_tool
-from outrider.testing._simulator.context import Outcome
+from outrider.testing._simulator.frames import Outcome
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import Asked, Reply, call
 from tests.testing.simulator.replayed import Alike, recorded, replay, shown

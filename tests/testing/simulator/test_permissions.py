@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from outrider.testing._simulator.context import ToolSpec, covers_tool
+from outrider.testing._simulator.frames import ToolSpec, covers_tool
 from outrider.testing._simulator.host.permissions import ModeRefused
 from outrider.wire import JsonObject
 from tests.testing.simulator.asked import WITH_HOST, Asked, Reply, bash, call, source

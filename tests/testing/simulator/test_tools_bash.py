@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from outrider.testing._simulator.context import Outcome, ToolCall
+from outrider.testing._simulator.frames import Outcome, ToolCall
 from tests.testing.simulator.test_background import is_running, pid_in, until
 from tests.testing.simulator.world import World
 
@@ -33,19 +33,6 @@ async def test_a_cancelled_call_kills_the_command_with_all_that_it_started(
         outcome = await world.use("Bash", command="echo still here")
         assert outcome.content == "still here"
     assert world.frames == []
-
-
-async def test_a_cancelled_call_that_was_told_of_is_told_to_have_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("outrider.testing._simulator.tools.background._ANNOUNCED_AFTER", 0.01)
-    async with world.running():
-        async with anyio.create_task_group() as turn:
-            turn.start_soon(lambda: world.use("Bash", command=": ; sleep 600"))
-            await until(lambda: bool(world.frames))
-            turn.cancel_scope.cancel()
-        assert [frame["subtype"] for frame in world.frames] == ["task_started", "task_notification"]
-        assert world.background.running() == []
 
 
 async def test_commands_run_side_by_side(world: World, tmp_path: Path) -> None:

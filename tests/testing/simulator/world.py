@@ -11,9 +11,9 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing import clean_environment
-from outrider.testing._simulator.context import Outcome, ToolCall
+from outrider.testing._simulator.frames import Outcome, ToolCall
 from outrider.testing._simulator.program import Invocation
-from outrider.testing._simulator.tools.background import Background
+from outrider.testing._simulator.tools.tasks import Background
 from outrider.testing._simulator.tools.tools import Tools
 from outrider.testing._simulator.transcript import Transcript
 from outrider.transcripts import project_folder

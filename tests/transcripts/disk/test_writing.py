@@ -16,9 +16,8 @@ from hypothesis import given, settings
 
 from outrider.errors import OptionsError, SessionExists, SessionNotFound, TranscriptError
 from outrider.transcripts import Bundle
-from outrider.transcripts._disk.files import SessionFile
+from outrider.transcripts._disk.files import SessionFile, append, archive, delete, put
 from outrider.transcripts._disk.read import Disk, load_bundle
-from outrider.transcripts._disk.write import append, archive, delete, put
 from outrider.wire import JsonObject
 from tests.transcripts.keeping import KEY, bundle, put_on_disk
 from tests.transcripts.lines import SESSION, prompt
@@ -100,7 +99,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from outrider.errors import TranscriptError
 from outrider.transcripts._disk.files import SessionFile
-from outrider.transcripts._disk.write import append
+from outrider.transcripts._disk.files import append
 
 path = Path(sys.argv[1])
 size = path.stat().st_size + int(sys.argv[2])

@@ -12,8 +12,10 @@ from uuid import uuid4
 import anyio
 import pytest
 
+from outrider.errors import SessionBusy
 from outrider.transcripts import FileStore, MemoryStore, SessionStoreEntry, SqliteStore
-from outrider.transcripts.stores._heads import HeadStore, Record
+from outrider.transcripts.stores._blocking import to_key
+from outrider.transcripts.stores._heads import HeadStore, Record, record_place
 from tests.transcripts.stores.remote import REMOTES
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +28,10 @@ def anyio_backend() -> str:
 
 def _remote(name: str, _: Path) -> HeadStore:
     return cast("HeadStore", REMOTES[name].make())
+
+
+def _always(record: Record, _: str | None) -> Record:
+    return record
 
 
 FIVE = '{"n":5}'
@@ -68,4 +74,25 @@ async def test_a_record_is_changed_by_one_at_a_time_and_no_session_shows_it(
     await store.change_record(kind, id, lambda data: Record(str(data), is_listed=False))
     assert await store.list_records(kind) == []
     assert await store.read_record(kind, id) == FIVE
+    await store.close()
+
+
+@pytest.mark.parametrize("name", MAKES)
+async def test_a_record_is_deleted_unless_somebody_has_its_lease(name: str, tmp_path: Path) -> None:
+    store = MAKES[name](tmp_path)
+    other = MemoryStore(store) if isinstance(store, MemoryStore) else MAKES[name](tmp_path)
+    kind, id = uuid4().hex, uuid4().hex
+    place = record_place(kind, id)
+    for record in (Record(FIVE, is_listed=True), Record(FIVE, is_listed=False)):
+        await store.change_record(kind, id, partial(_always, record))
+        lease = await store.acquire_lease(to_key(place.project, place.session), "me", 60.0)
+        with pytest.raises(SessionBusy):
+            await other.delete_record(kind, id)
+        assert await other.read_record(kind, id) == FIVE
+        await store.release_lease(to_key(place.project, place.session), lease)
+        for _ in range(2):
+            await other.delete_record(kind, id)
+            assert await store.read_record(kind, id) is None
+            assert await store.list_records(kind) == []
+    await other.close()
     await store.close()

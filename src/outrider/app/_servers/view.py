@@ -68,7 +68,7 @@ def _viewer(
     try:
         import_module("uvicorn")
         from outrider.approvals import Approvals
-        from outrider.transcripts._export.markup import is_installed
+        from outrider.transcripts._export.formats import is_installed
         from outrider.view import app
         from outrider.view._sources.batch import is_batch
     except ImportError as error:
@@ -87,10 +87,12 @@ def _viewer(
             with Journal(what):
                 pass
         elif "://" in what:
-            check_is_there(what)
+            _check_store(what)
+        elif Path(what).is_dir() and what and not Path(what, "projects").is_dir():
+            _check_store(f"file://{Path(what).absolute()}")
         things.append(_session(what) or what)
     if store is not None and (what is None or _is_journal(what)):
-        check_is_there(store)
+        _check_store(store)
         things.append(Sessions(store))
     if approvals is not None:
         check_is_there(approvals)
@@ -99,6 +101,16 @@ def _viewer(
         raise Failed("Say where approvals are kept: --approvals URL, or set OUTRIDER_APPROVALS.", Code.USAGE)
     hosts = (*_LOOPBACK, host, "*", socket.gethostname()) if password is not None else _LOOPBACK
     return app(*things, approve=approve, password=password, hosts=hosts)
+
+
+def _check_store(store: str) -> None:
+    """Raise what is wrong with a store before anything is served."""
+    from outrider.app._sessions.sessions import check_is_there
+    from outrider.sync import Sessions
+
+    check_is_there(store)
+    with Sessions(store) as sessions:
+        sessions.list(limit=1)
 
 
 def _is_journal(what: str) -> bool:

@@ -234,6 +234,7 @@ def _print_whole(terminal: Terminal, approval: Approval) -> None:
     from rich.text import Text
 
     from outrider._display import one_line
+    from outrider.app._ask import Sheet
 
     terminal.print(Text(_summary(approval), style="bold"))
     facts = {
@@ -250,10 +251,10 @@ def _print_whole(terminal: Terminal, approval: Approval) -> None:
         if value.strip():
             terminal.print(Text.assemble((f"{name:>9}  ", "dim"), one_line(value)))
     terminal.print()
-    # Not `splitlines`: characters of the input that some take for line ends must begin no line.
-    for line in _json.dumps(approval.given_input, indent=2, ensure_ascii=False).split("\n"):
-        words = line.lstrip(" ")
-        terminal.print(Text(" " * (len(line) - len(words)) + one_line(words)))
+    sheet = Sheet(terminal.out, terminal.glyphs)
+    sheet.input(approval.given_input)
+    for row in sheet.rows:
+        terminal.print(row.drawn())
 
 
 def _summary(approval: Approval) -> str:

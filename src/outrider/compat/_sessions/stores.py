@@ -336,9 +336,6 @@ async def import_session_to_store(
             await _append_all(store, place, [entry for entry in part if entry.get("type") == _TOLD], size)
 
 
-# Helpers
-
-
 def _key(session_id: str, directory: str | None) -> SessionKey:
     return {"project_key": project_key_for_directory(directory), "session_id": session_id}
 

@@ -128,20 +128,21 @@ class PostModelSwitchHookSpecificOutput(TypedDict):
     additionalContext: NotRequired[str]
 
 
-class ElicitationHookSpecificOutput(TypedDict):
+class _ElicitationAnswer(TypedDict):
+    action: NotRequired[Literal["accept", "decline", "cancel"]]
+    content: NotRequired[dict[str, Any]]
+
+
+class ElicitationHookSpecificOutput(_ElicitationAnswer):
     """When an MCP server asks the user: the answer."""
 
     hookEventName: Literal["Elicitation"]
-    action: NotRequired[Literal["accept", "decline", "cancel"]]
-    content: NotRequired[dict[str, Any]]
 
 
-class ElicitationResultHookSpecificOutput(TypedDict):
+class ElicitationResultHookSpecificOutput(_ElicitationAnswer):
     """After the user answered an MCP server: another answer."""
 
     hookEventName: Literal["ElicitationResult"]
-    action: NotRequired[Literal["accept", "decline", "cancel"]]
-    content: NotRequired[dict[str, Any]]
 
 
 class CwdChangedHookSpecificOutput(TypedDict):
@@ -256,39 +257,34 @@ class BaseHookInput(TypedDict):
     effort: NotRequired[HookEffort]
 
 
-class _FromAgent(TypedDict, total=False):
-    """The subagent that an event comes from; absent on the main thread."""
+class _OfTool(BaseHookInput):
+    tool_name: str
+    tool_input: dict[str, Any]
+    agent_id: NotRequired[str]
+    """The subagent that it comes from; absent on the main thread."""
+    agent_type: NotRequired[str]
 
-    agent_id: str
-    agent_type: str
 
-
-class PreToolUseHookInput(BaseHookInput, _FromAgent):
+class PreToolUseHookInput(_OfTool):
     """A tool is about to run."""
 
     hook_event_name: Literal["PreToolUse"]
-    tool_name: str
-    tool_input: dict[str, Any]
     tool_use_id: str
 
 
-class PostToolUseHookInput(BaseHookInput, _FromAgent):
+class PostToolUseHookInput(_OfTool):
     """A tool ran."""
 
     hook_event_name: Literal["PostToolUse"]
-    tool_name: str
-    tool_input: dict[str, Any]
     tool_response: Any
     tool_use_id: str
     duration_ms: NotRequired[int]
 
 
-class PostToolUseFailureHookInput(BaseHookInput, _FromAgent):
+class PostToolUseFailureHookInput(_OfTool):
     """A tool failed."""
 
     hook_event_name: Literal["PostToolUseFailure"]
-    tool_name: str
-    tool_input: dict[str, Any]
     tool_use_id: str
     error: str
     is_interrupt: NotRequired[bool]
@@ -325,29 +321,27 @@ class SessionCronSummary(TypedDict):
     prompt: str
 
 
-class StopHookInput(BaseHookInput):
+class _Stopping(BaseHookInput):
+    stop_hook_active: bool
+    """A hook has kept it from ending before."""
+    last_assistant_message: NotRequired[str]
+    background_tasks: NotRequired[list[BackgroundTaskSummary]]
+    session_crons: NotRequired[list[SessionCronSummary]]
+
+
+class StopHookInput(_Stopping):
     """A turn is about to end."""
 
     hook_event_name: Literal["Stop"]
-    stop_hook_active: bool
-    """A hook has kept the turn from ending before."""
-    last_assistant_message: NotRequired[str]
-    background_tasks: NotRequired[list[BackgroundTaskSummary]]
-    session_crons: NotRequired[list[SessionCronSummary]]
 
 
-class SubagentStopHookInput(BaseHookInput):
+class SubagentStopHookInput(_Stopping):
     """A subagent is about to end."""
 
     hook_event_name: Literal["SubagentStop"]
-    stop_hook_active: bool
-    """A hook has kept it from ending before."""
     agent_id: str
     agent_transcript_path: str
     agent_type: str
-    last_assistant_message: NotRequired[str]
-    background_tasks: NotRequired[list[BackgroundTaskSummary]]
-    session_crons: NotRequired[list[SessionCronSummary]]
 
 
 class PreCompactHookInput(BaseHookInput):
@@ -375,12 +369,10 @@ class SubagentStartHookInput(BaseHookInput):
     agent_type: str
 
 
-class PermissionRequestHookInput(BaseHookInput, _FromAgent):
+class PermissionRequestHookInput(_OfTool):
     """The agent is about to ask for permission."""
 
     hook_event_name: Literal["PermissionRequest"]
-    tool_name: str
-    tool_input: dict[str, Any]
     permission_suggestions: NotRequired[list[Any]]
 
 

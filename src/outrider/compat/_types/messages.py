@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, Required, TypeAlias, TypedDict
 
+from outrider.transcripts import SessionListSubkeysKey as SessionListSubkeysKey
+from outrider.transcripts import SessionStoreListEntry as SessionStoreListEntry
 from outrider.wire import AssistantMessage as AssistantMessage
 from outrider.wire import ContentBlock as ContentBlock
 from outrider.wire import ConversationResetMessage as ConversationResetMessage
@@ -32,21 +34,29 @@ from outrider.wire import ThinkingBlock as ThinkingBlock
 from outrider.wire import ToolResultBlock as ToolResultBlock
 from outrider.wire import ToolUseBlock as ToolUseBlock
 from outrider.wire import UserMessage as UserMessage
+from outrider.wire import choices as _choices
 from outrider.wire.choices import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
 from outrider.wire.permissions import PermissionResult as PermissionResult
 from outrider.wire.permissions import PermissionResultAllow as PermissionResultAllow
 from outrider.wire.permissions import PermissionResultDeny as PermissionResultDeny
 from outrider.wire.permissions import PermissionRuleValue as PermissionRuleValue
 from outrider.wire.permissions import PermissionUpdate as PermissionUpdate
+from outrider.wire.shapes import TaskUsage as TaskUsage
 
 # Annotations are evaluated where they stand, so that `get_type_hints` finds what they name.
 
-
-PermissionMode: TypeAlias = Literal["default", "acceptEdits", "plan", "bypassPermissions", "dontAsk", "auto"]
-"""What the agent may do without asking."""
-
-PermissionBehavior: TypeAlias = Literal["allow", "deny", "ask"]
-"""What a permission rule does."""
+# Open sets here, of which the reference knows these values.
+FastModeDisabledReason: TypeAlias = _choices.KnownFastModeDisabledReason
+FastModeState: TypeAlias = _choices.KnownFastModeState
+MessageOriginKind: TypeAlias = _choices.KnownMessageOriginKind
+PermissionBehavior: TypeAlias = _choices.KnownPermissionBehavior
+PermissionMode: TypeAlias = _choices.KnownPermissionMode
+RateLimitStatus: TypeAlias = _choices.KnownRateLimitStatus
+RateLimitType: TypeAlias = _choices.KnownRateLimitType
+ServerToolName: TypeAlias = _choices.KnownServerToolName
+TaskNotificationOriginSubkind: TypeAlias = _choices.KnownTaskNotificationOriginSubkind
+TaskNotificationStatus: TypeAlias = _choices.KnownTaskNotificationStatus
+TaskUpdatedStatus: TypeAlias = _choices.KnownTaskUpdatedStatus
 
 PermissionUpdateDestination: TypeAlias = Literal[
     "userSettings", "projectSettings", "localSettings", "session"
@@ -85,62 +95,6 @@ AssistantMessageError: TypeAlias = Literal[
 ]
 """Why an assistant message stands for a failure."""
 
-ServerToolName: TypeAlias = Literal[
-    "advisor",
-    "web_search",
-    "web_fetch",
-    "code_execution",
-    "bash_code_execution",
-    "text_editor_code_execution",
-    "tool_search_tool_regex",
-    "tool_search_tool_bm25",
-]
-"""A tool that the API runs itself."""
-
-RateLimitStatus: TypeAlias = Literal["allowed", "allowed_warning", "rejected"]
-"""Whether a rate limit allows requests."""
-
-RateLimitType: TypeAlias = Literal["five_hour", "seven_day", "seven_day_opus", "seven_day_sonnet", "overage"]
-"""The window or budget of a rate limit."""
-
-TaskNotificationStatus: TypeAlias = Literal["completed", "failed", "stopped"]
-"""How a background task ended, as its notification says."""
-
-TaskUpdatedStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "killed"]
-"""The state of a background task, as its updates say."""
-
-FastModeState: TypeAlias = Literal["off", "cooldown", "on"]
-"""Whether fast mode is on."""
-
-FastModeDisabledReason: TypeAlias = Literal[
-    "free",
-    "preference",
-    "extra_usage_disabled",
-    "network_error",
-    "unknown",
-    "not_first_party",
-    "disabled_by_env",
-    "model_not_allowed",
-    "sdk_opt_in_required",
-    "pending",
-]
-"""Why fast mode cannot be turned on."""
-
-MessageOriginKind: TypeAlias = Literal[
-    "human",
-    "channel",
-    "peer",
-    "task-notification",
-    "coordinator",
-    "unclassified",
-    "observer",
-    "auto-continuation",
-    "observer-activity",
-]
-"""Who or what wrote a user message."""
-
-TaskNotificationOriginSubkind: TypeAlias = Literal["scheduled-trigger", "peer-send-message"]
-"""The kind of task notification that caused a message."""
 
 # fmt: off
 MessageOrigin = TypedDict(
@@ -169,14 +123,6 @@ class ModelUsage(TypedDict):
     maxOutputTokens: int
     canonicalModel: NotRequired[str]
     provider: NotRequired[str]
-
-
-class TaskUsage(TypedDict):
-    """What a background task has used so far."""
-
-    total_tokens: int
-    tool_uses: int
-    duration_ms: int
 
 
 class SystemInitMcpServer(TypedDict):
@@ -277,27 +223,12 @@ class SessionKey(TypedDict):
     """A part of the session, such as `subagents/agent-a1`; absent for the main transcript."""
 
 
-class SessionListSubkeysKey(TypedDict):
-    """Names a session, to list its parts."""
-
-    project_key: str
-    session_id: str
-
-
 class SessionStoreEntry(TypedDict, total=False):
     """One line of a transcript: any JSON object. Only these fields mean something to a store."""
 
     type: Required[str]
     uuid: str
     timestamp: str
-
-
-class SessionStoreListEntry(TypedDict):
-    """A session that is in a store."""
-
-    session_id: str
-    mtime: int
-    """When it last got an entry, in milliseconds since 1970."""
 
 
 class SessionSummaryEntry(TypedDict):

@@ -11,6 +11,7 @@ from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 from outrider.compat._types.hooks import HookEvent, HookMatcher
 from outrider.compat._types.messages import CanUseTool, PermissionMode, SessionStore, SessionStoreFlushMode
+from outrider.wire import choices as _choices
 
 # Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
 
@@ -127,14 +128,9 @@ class McpStatusResponse(TypedDict):
     mcpServers: list[McpServerStatus]
 
 
-SdkBeta: TypeAlias = Literal["context-1m-2025-08-07"]
-"""A feature of the API that must be requested."""
-
-SettingSource: TypeAlias = Literal["user", "project", "local"]
-"""A settings file that the agent reads."""
-
-EffortLevel: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
-"""How hard the model thinks."""
+SdkBeta: TypeAlias = _choices.KnownBeta
+SettingSource: TypeAlias = _choices.KnownSettingSource
+EffortLevel: TypeAlias = _choices.KnownEffortLevel
 
 ThinkingDisplay: TypeAlias = Literal["summarized", "omitted"]
 """How the model's thinking is shown."""

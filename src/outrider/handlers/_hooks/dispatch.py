@@ -1,7 +1,4 @@
-"""Calls the hooks of a session in order, and applies the failure policy of each.
-
-Hooks are in `hook`; `events` reads what they return. Does not know how requests travel.
-"""
+"""Calls the hooks of a session in order, and applies the failure policy of each."""
 
 from __future__ import annotations
 
@@ -55,7 +52,7 @@ class Line:
         """Whether a hook has had the last word."""
 
     async def wait_turn(self, place: int) -> None:
-        """Wait for those before."""
+        """Wait for the hooks before this one."""
         while (before := self._open_before(place)) is not None:
             await before.wait()
 
@@ -106,7 +103,6 @@ class Lines:
         self._lines: dict[str, Line] = {}
 
     def join(self, occurrence: str, place: int) -> Line:
-        """Take one's place in the line for an occurrence."""
         line = self._lines.get(occurrence)
         if line is None or place in line.places:
             # The pieces of a message all go by the same name.
@@ -115,7 +111,7 @@ class Lines:
         return line
 
     def leave(self, occurrence: str, place: int, line: Line) -> None:
-        """One is through; forget what no one can ask for any more."""
+        """Leave the line, and forget occurrences that are over."""
         line.places[place].set()
         if self._lines.get(occurrence) is not line:
             return
@@ -161,7 +157,7 @@ class Registered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Answered: TypeAlias = "tuple[JsonObject, Outcome, BaseException | None]"
-"""What a hook said or stands for, whether it answered, and what it raised."""
+"""The answer as sent, the outcome, and the error."""
 
 
 class Hooks:
@@ -191,7 +187,7 @@ class Hooks:
             _warn_if_unseen(each.hook)
 
     def registrations(self) -> dict[str, list[HookRegistration]]:
-        """What the agent is told about them in `initialize`."""
+        """The hooks as `initialize` registers them."""
         registrations: dict[str, list[HookRegistration]] = {}
         for each in self._registered.values():
             registration = HookRegistration(
@@ -206,10 +202,8 @@ class Hooks:
         return registrations
 
     def answer(self, ask: HookCallback, origin: Origin) -> Awaitable[JsonObject]:
-        """The answer of the hook that is due, as sent. Raises `LookupError` for a hook that there is not.
-
-        To wait for it raises nothing but cancellation and what ends programs.
-        """
+        """The answer of the hook that is due, as sent. Raises `LookupError` for a hook that there is not. To
+        wait for it raises nothing but cancellation and what ends programs."""
         began = perf_counter()
         registered = self._registered.get(ask.callback_id)
         if registered is None:
@@ -238,7 +232,8 @@ class Hooks:
     async def _call(
         self, registered: Registered, hook_input: HookInput, ask: HookCallback, origin: Origin, began: float
     ) -> JsonObject:
-        context = HookContext(origin, ask.tool_use_id if registered.about_tool else None)
+        occurrence = ask.tool_use_id
+        context = HookContext(origin, occurrence if registered.about_tool else None, occurrence)
         hook = registered.hook
         try:
             arguments = (hook_input, context) if registered.takes_context else (hook_input,)

@@ -1,8 +1,4 @@
-"""Describes each hook event, and encodes and validates the answers to it.
-
-A description says what a hook can answer, what a matcher matches, and when the event occurs. All of it was
-observed with Claude Code itself, not taken from its manual. `dispatch` calls the hooks.
-"""
+"""Describes each hook event, as observed with Claude Code, and encodes and validates the answers to it."""
 
 from __future__ import annotations
 
@@ -169,10 +165,8 @@ _NO_REASON: Final = "A hook of the host does not allow this, and gave no reason.
 
 
 def encode_answer(answer: Answer, hook_input: HookInput | str) -> JsonObject:
-    """The answer as sent, for an event: its input, or its name where nothing of the input is needed.
-
-    Raises `UsageError` for what the event cannot say.
-    """
+    """The answer as sent, for an event: its input, or its name where nothing of the input is needed. Raises
+    `UsageError` for what the event cannot say."""
     event = hook_input if isinstance(hook_input, str) else hook_input.hook_event_name
     facts = facts_of(event)
     verdict = answer.verdict
@@ -324,11 +318,8 @@ class NotAnAnswer(ValueError):
 
 
 def read_answer(value: object, event: str, hook_input: HookInput, *, strict: bool) -> JsonObject:
-    """The answer that a hook of an event returned, as sent; empty for none.
-
-    `strict` also rejects keys that the agent does not know: a verdict with a typo would be no verdict.
-    Raises `NotAnAnswer`.
-    """
+    """The answer that a hook of an event returned, as sent; empty for none. `strict` also rejects keys that
+    the agent does not know: a verdict with a typo would be no verdict. Raises `NotAnAnswer`."""
     if value is None:
         return PlainObject()
     if (plain := _plain_answer(value, event)) is not None:
@@ -448,7 +439,6 @@ _CLOSED: Final[dict[str, object]] = {
 
 @cache
 def _shape_of(event: str, *, strict: bool) -> type:
-    """The type of an answer to the event."""
     fields: list[Any] = [
         ("is_async", bool, msgspec.field(default=False, name="async")),
         ("continue_", bool, msgspec.field(default=True, name="continue")),

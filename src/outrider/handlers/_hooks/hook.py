@@ -1,7 +1,4 @@
-"""Defines `Hook`, a function with its event, matcher and timeout, and the decorator that makes one.
-
-Does not call it for the agent: `dispatch` does.
-"""
+"""Defines `Hook`, a function with its event, matcher and timeout, and the decorator that makes one."""
 
 from __future__ import annotations
 
@@ -42,6 +39,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from outrider.handlers._answers import Answer
+    from outrider.handlers._router import Origin
     from outrider.options._tool_names import ToolNames
 
     Returned: TypeAlias = (
@@ -79,10 +77,7 @@ def read_matcher(
     matcher: object, event: str, *, allow_unknown: bool = False, as_it_is: bool = False
 ) -> str | None:
     """A matcher as Claude Code reads it, with names as given; None for all. With `as_it_is`, text is not
-    checked.
-
-    Raises `OptionsError` for one that cannot work, as far as that is known without a session.
-    """
+    checked. Raises `OptionsError` for one that cannot work, as far as that is known without a session."""
     if matcher is None or (isinstance(matcher, str) and matcher.strip() in _EVERYTHING):
         return None
     if as_it_is and isinstance(matcher, str):
@@ -102,11 +97,8 @@ def read_matcher(
 
 
 def resolve_matcher(place: str, matcher: str, names: ToolNames, *, allow_unknown: bool = False) -> str:
-    """The matcher of an event about tools, as sent: with full tool names.
-
-    Raises `OptionsError` for an ambiguous name and, unless `allow_unknown`, if a part of it matches no tool
-    that the session can have.
-    """
+    """The matcher of an event about tools, as sent: with full tool names. Raises `OptionsError` for an
+    ambiguous name and, unless `allow_unknown`, if a part of it matches no tool that the session can have."""
     if names.takes_any:
         return matcher
     if not _NAMES.match(matcher):
@@ -287,6 +279,11 @@ DEFAULT_TIMEOUT: Final = 60.0
 class HookContext(CallContext):
     """Information about the call beside the input: the second parameter of a hook's function."""
 
+    def __init__(self, origin: Origin, tool_use_id: str | None = None, occurrence: str | None = None) -> None:
+        super().__init__(origin, tool_use_id)
+        self.occurrence: Final = occurrence
+        """The id of the event, which all its hooks are given; of a tool call, that of the call."""
+
 
 class Hook(Generic[P, R_co]):
     """A function and the event that it is called for, made by `@outrider.hook`. It can still be called.
@@ -435,8 +432,6 @@ Input = TypeVar("Input")
 
 
 class How(TypedDict, total=False):
-    """The options of a hook."""
-
     matcher: Matcher
     timeout: float | None
     fails: Fails | None

@@ -1,7 +1,4 @@
-"""Answers questions of MCP servers and dialogs of the agent with the user's callbacks, and reads forms.
-
-An invalid answer cancels the question. The agent's own questions are in `requests`.
-"""
+"""Answers questions of MCP servers and dialogs of the agent. An invalid answer cancels the question."""
 
 from __future__ import annotations
 

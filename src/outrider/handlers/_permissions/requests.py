@@ -1,8 +1,4 @@
-"""Answers permission requests with the user's callbacks, and denies everything they do not clearly allow.
-
-A policy is a callback too. Two tools ask a person: `AskUserQuestion`, one question at a time, and
-`ExitPlanMode`. Anything that a callback returns and that is not clearly a decision is `NotADecision`.
-"""
+"""Answers permission requests with the user's callbacks, and denies everything they do not clearly allow."""
 
 from __future__ import annotations
 
@@ -103,9 +99,7 @@ def denied(
 
 def read_decision(value: object, original: JsonObject, tool_use_id: str, who: str) -> Decision:
     """The decision that a callback returned about a call with the input `original`. `who` names the callback.
-
-    Raises `NotADecision` for anything that is not clearly a decision.
-    """
+    Raises `NotADecision` for anything that is not clearly a decision."""
     if value is True:
         return allowed(original, f"{who} allowed it")
     if value is False:
@@ -539,10 +533,8 @@ def read_approval(value: object, original: JsonObject, tool_use_id: str, who: st
 async def ask_questions(
     on_question: Callable[..., object], ask: CanUseTool, origin: Origin, timeout: float | None
 ) -> Decision:
-    """Ask the callback each of the questions, in order; a denial if one of them fails in any way.
-
-    `timeout` is for each.
-    """
+    """Ask the callback each of the questions, in order; a denial if one of them fails in any way. `timeout`
+    is for each."""
     who = name_of(on_question)
     answers: dict[str, str] = {}
     annotations: dict[str, JsonObject] = {}

@@ -1,7 +1,6 @@
 """Matches shell commands against a pattern, and finds the paths and addresses that a command uses.
 
-To allow, a pattern has to match all of a command; to deny, any part of it. `shell` and `programs` take
-commands apart.
+To allow, a pattern has to match all of a command; to deny, any part of it.
 """
 
 from __future__ import annotations
@@ -55,10 +54,8 @@ _POWERSHELL_TEXT: Final = re.compile(
 
 
 def command_match(pattern: str, command: str, *, is_powershell: bool = False) -> tuple[Match, str]:
-    """Whether a pattern matches a command, and why.
-
-    YES: it is one plain command, which matches. MAYBE: one of its commands matches, or that is not certain.
-    """
+    """Whether a pattern matches a command, and why. YES: it is one plain command, which matches. MAYBE: one
+    of its commands matches, or that is not certain."""
     if is_powershell:
         return _powershell_match(pattern, command)
     plain, not_plain = _plain(command)

@@ -1,7 +1,7 @@
-"""Validates the patterns of policies, and matches text, paths, hosts and URLs against them.
+"""Matches text, paths, hosts and URLs against the patterns of policies.
 
 In text, `*` matches any text, `?` one character and `[abc]` one of several. In paths they match inside one
-part, and `**` matches any number of parts. Commands are matched in `commands`.
+part, and `**` matches any number of parts.
 """
 
 from __future__ import annotations
@@ -168,12 +168,9 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def path_match(pattern: str, path: str, where: Where, *, reaches_in: bool = False) -> Match:
-    """Whether a pattern matches a path.
-
-    YES: both as written and with all links followed. MAYBE: only one of these, or the path is inside a match,
-    or the pattern matches relative to another folder: the current one, or any if it begins with `**`; with
-    `reaches_in`, for a search, also if a match may be inside the path.
-    """
+    """Whether a pattern matches a path. YES: both as written and with all links followed. MAYBE: only one of
+    these, or the path is inside a match, or the pattern matches relative to another folder: the current one,
+    or any if it begins with `**`; with `reaches_in`, for a search, also if a match may be inside the path."""
     spellings = _spellings(path, where)
     if spellings is None:
         return Match.MAYBE
@@ -189,10 +186,8 @@ def path_match(pattern: str, path: str, where: Where, *, reaches_in: bool = Fals
 
 
 def wildcard_match(pattern: str, path: str, where: Where, *, reaches_in: bool = False) -> Match:
-    """Whether a path with wildcards of a shell may become one that a pattern matches.
-
-    Links behind the first wildcard are not followed.
-    """
+    """Whether a path with wildcards of a shell may become one that a pattern matches. Links behind the first
+    wildcard are not followed."""
     expanded = os.path.expanduser(path) if where.is_local else path  # noqa: PTH111
     joined = posixpath.join(_slashed(where.cwd), expanded)
     first = re.search(f"[{STAR}{ONE}{NUMBER}]", joined)

@@ -1,8 +1,4 @@
-"""Defines `Policy`: ordered rules for what the agent may do. The first rule that applies decides.
-
-Also decides whether a rule applies to a tool call, one condition after another. Does not answer the agent:
-`_permissions` and `_hooks` do.
-"""
+"""Defines `Policy`: ordered rules for what the agent may do. The first rule that applies decides."""
 
 from __future__ import annotations
 

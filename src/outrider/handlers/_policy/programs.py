@@ -1,8 +1,7 @@
 """Finds every command that a shell command may run, including those that programs in it start.
 
-A known program takes its arguments as data or is a developer tool. Any other may run its arguments, so that
-anything but plain text makes the command unclear. A program that is missing here is denied too often, never
-too seldom.
+A program that is not known may run its arguments, so that anything but plain text makes the command unclear:
+one that is missing here is denied too often, never too seldom.
 """
 
 from __future__ import annotations

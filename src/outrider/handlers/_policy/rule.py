@@ -1,7 +1,4 @@
-"""Defines `Rule`, one line of a policy, as a value and as plain data, and reads Claude Code's own notation.
-
-Does not match anything: `policy` does.
-"""
+"""Defines `Rule`, one line of a policy, as a value, as plain data, and in Claude Code's own notation."""
 
 from __future__ import annotations
 

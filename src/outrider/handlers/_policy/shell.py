@@ -1,7 +1,6 @@
 """Reads a shell command as bash does: its simple commands, and the words of each.
 
 Knows the grammar that one-liners use, and raises `Unclear` for the rest, so that its result is complete.
-Markers in words stand for text that only the shell knows. `programs` knows which programs run others.
 """
 
 from __future__ import annotations
@@ -210,10 +209,8 @@ _TEST_WORD: Final = re.compile(r"[<>()&|!]+")
 
 
 def read_script(text: str, depth: int = 0, *, lists: bool = False) -> Script:
-    """The simple commands of a text, or of a text inside another. Raises `Unclear` if there may be more.
-
-    With `lists`, variables whose values are all in the text are marked as `LISTED`.
-    """
+    """The simple commands of a text, or of a text inside another. Raises `Unclear` if there may be more. With
+    `lists`, variables whose values are all in the text are marked as `LISTED`."""
     if len(text) > LONGEST:
         raise Unclear(f"it is longer than {LONGEST:,} characters")
     known = {} if depth else {"HOME": HOME, "PWD": HERE}

@@ -1,7 +1,4 @@
-"""Defines what a tool can return besides data (images, audio, resources), and encodes results as MCP content.
-
-Does not call tools: `server` does.
-"""
+"""Defines the images, sounds and resources that a tool can return, and encodes results as MCP content."""
 
 from __future__ import annotations
 
@@ -443,7 +440,6 @@ def _dumped(value: Any) -> JsonObject:  # noqa: ANN401 - a value of the `mcp` li
 
 
 def _data(value: object) -> Json:
-    """A value as JSON."""
     return cast(Json, msgspec.to_builtins(value, str_keys=True, enc_hook=_unusual))
 
 

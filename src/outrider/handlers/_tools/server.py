@@ -1,7 +1,4 @@
-"""Serves tools of this process to any number of sessions, as an MCP server: `ToolServer`.
-
-Tools are made in `tool`. Servers of the `mcp` library are in `_mcp`.
-"""
+"""Serves tools of this process to any number of sessions, as an MCP server: `ToolServer`."""
 
 from __future__ import annotations
 

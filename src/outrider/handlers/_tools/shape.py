@@ -1,7 +1,4 @@
-"""Converts JSON to typed values, and makes the JSON Schema of a type: `Shape`.
-
-Decides whether msgspec or pydantic reads a type. Errors are explained in `shape_errors`.
-"""
+"""Converts JSON to typed values, by msgspec or pydantic, and makes the JSON Schema of a type: `Shape`."""
 
 from __future__ import annotations
 
@@ -75,7 +72,7 @@ class Converter:
         raise NotImplementedError
 
     def errors(self, value: object, path: str) -> list[str]:
-        """What is wrong with a value; empty if nothing is."""
+        """The errors in a value; none if it is valid."""
         try:
             self.convert(value, path)
         except ShapeError as error:
@@ -120,9 +117,8 @@ class Native(Converter):
 
 def convert(value: object, kind: Any) -> object:  # noqa: ANN401 - a type, or a form of one
     """Convert as `msgspec.convert` does for JSON: types must match, but whole numbers are accepted as
-    `float`, and numbers as `Decimal`.
-
-    Raises `msgspec.ValidationError`, also if a class of the user raises while it is made."""
+    `float`, and numbers as `Decimal`. Raises `msgspec.ValidationError`, also if a class of the user raises
+    while it is made."""
     try:
         return _convert(value, kind)
     except msgspec.ValidationError:
@@ -432,7 +428,6 @@ def _is_pydantic(part: object) -> bool:
 
 
 def _type_name(kind: object) -> str:
-    """A type as written."""
     name = kind.__qualname__ if isinstance(kind, type) and not hasattr(kind, "__args__") else repr(kind)
     return f"`{preview(name.replace('typing.', ''), 200)}`"
 

@@ -1,8 +1,6 @@
 """Explains why a JSON value does not fit a type or a schema: every place, what was expected, what was found.
 
-msgspec names only the first error, so a value that it rejects is examined again here. `jsonschema` checks
-values against schemas; it is loaded on first use, checks no formats and fetches nothing. Also merges the
-definitions of schemas. Does not convert values: `shape` does.
+msgspec names only the first error, so a value that it rejects is examined again here.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ from outrider.wire._tolerant import is_object
 
 
 class ValidationError(Protocol):
-    """An error of the library."""
-
     message: str
     """The error, without the place."""
     absolute_path: Sequence[str | int]
@@ -50,11 +46,9 @@ class _Validator(Protocol):
 
 
 class JsonSchema:
-    """A JSON Schema, compiled when the first value is checked.
-
-    If the schema itself is invalid, every value is valid: the receiver decides. `extra` names the extra with
-    the library; raises `OptionsError` if that is not installed.
-    """
+    """A JSON Schema, compiled when the first value is checked. If the schema itself is invalid, every value
+    is valid: the receiver decides. `extra` names the extra with the library; raises `OptionsError` if that is
+    not installed."""
 
     def __init__(self, schema: object, *, extra: str) -> None:
         if find_spec("jsonschema") is None:
@@ -69,7 +63,6 @@ class JsonSchema:
         return next(self._errors(value, part), None) is None
 
     def errors(self, value: object) -> list[ValidationError]:
-        """All errors of a value."""
         return list(self._errors(value))
 
     def best_error(self, value: object) -> ValidationError | None:
@@ -206,7 +199,6 @@ class ShapeError(ValueError):
 
 
 def named(path: str, what: str) -> str:
-    """An error, with its place if it has one."""
     return f"`{_cut(path, _LONGEST_PATH)}`: {what}" if path else what
 
 
@@ -410,7 +402,6 @@ def _leaf(node: nodes.Type) -> Any:  # noqa: ANN401 - a type, or a form of one
 
 
 def described(node: nodes.Type) -> str:
-    """A type in words."""
     node = _bare(node)
     match node:
         case nodes.DateTimeType():

@@ -1,7 +1,4 @@
-"""Reads the signature of a function: parameters with types, defaults and descriptions from its docstring.
-
-Accepts functions, bound methods, partials and callable objects. Does not know JSON: `tool` does.
-"""
+"""Reads the signature of a function: parameters with types, defaults and descriptions from its docstring."""
 
 from __future__ import annotations
 
@@ -229,8 +226,6 @@ NO_DEFAULT: Final = inspect.Parameter.empty
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter of a function."""
-
     name: str
     kind: object
     """Its type; `Any` if it has none."""
@@ -259,10 +254,8 @@ def read_signature(
     function: Callable[..., object], place: str, *, skips_first: bool, local: Mapping[str, object]
 ) -> Signature:
     """Read the parameters of a function. Errors call it `place`; `skips_first` omits the object that a method
-    is bound to; `local` has names for its annotations.
-
-    Raises `OptionsError` for parameters that no tool can have, and NameError for undefined names.
-    """
+    is bound to; `local` has names for its annotations. Raises `OptionsError` for parameters that no tool can
+    have, and NameError for undefined names."""
     written = as_written(function)
     try:
         given = list(inspect.signature(function).parameters.values())

@@ -1,8 +1,4 @@
-"""Defines `@tool`, which makes a tool from a function, and `Tool`, what it makes.
-
-Also makes the JSON Schema of a function's parameters, and converts a model's arguments to them. Does not
-serve or call tools: `server` does.
-"""
+"""Defines `@tool`, which makes a tool from a function, and converts a model's arguments to the function's."""
 
 from __future__ import annotations
 
@@ -145,7 +141,6 @@ class Arguments:
             ) from error
 
     def _known_defaults(self, taken: list[Parameter]) -> list[tuple[str, Json]]:
-        """The defaults that JSON can express."""
         known: list[tuple[str, Json]] = []
         for each in taken:
             if each.default is not NO_DEFAULT:

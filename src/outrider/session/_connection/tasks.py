@@ -355,13 +355,21 @@ class PlainTasks:
         task = self._loop.create_task(_run_logged(function, arguments, name), name=name, context=own)
         _running.add(task)
         # Also in that context: else the task would hold the caller's until it ends.
-        task.add_done_callback(_running.discard, context=own)
+        task.add_done_callback(_ended, context=own)
 
 
 Background: TypeAlias = SystemTasks | PlainTasks
 
 _running: Final[set[Task]] = set()
 """Keeps the tasks alive: asyncio itself does not."""
+
+
+def _ended(task: Task) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        # Else asyncio would complain about an exit that has ended the program by now.
+        task.exception()
+
 
 _place: RunVar[SystemTasks | None] = RunVar("outrider background", None)
 
@@ -378,6 +386,16 @@ async def _run_logged(
         await function(*arguments)
     except Exception:
         log.exception("a background task failed: %s", name)
+    except BaseExceptionGroup as error:
+        # Of a signal handler, as `sys.exit(3)`. An event loop ends with it only if it is bare.
+        raise _crash(error) from None
+
+
+def _crash(error: BaseException) -> BaseException:
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    group = cast("BaseExceptionGroup[BaseException]", error)
+    return _crash(next(each for each in group.exceptions if not isinstance(each, Exception)))
 
 
 async def background(loop: Loop | None = None) -> Background:

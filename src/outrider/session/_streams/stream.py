@@ -264,6 +264,12 @@ class Reader:
             await self._advance()
         return messages
 
+    def batch_nowait(self) -> list[Message]:
+        """All messages that are there, perhaps none. Raises what ended the stream, as `batch` does, but not
+        its end."""
+        self._move()
+        return list(self._rest)
+
     @property
     def kinds(self) -> set[type]:
         """The types of the messages that it was last given, and perhaps more."""
@@ -283,14 +289,19 @@ class Reader:
             if stream.is_ended and position.link.following is None:
                 raise StopAsyncIteration if stream.error is None else _again(stream.error)
             await stream.wait()
+        self._move()
+
+    def _move(self) -> None:
+        """Move to the next messages, unless there are none, or this reader still has some: another task that
+        shares it was faster, and has left some."""
+        position = self._position
         link = position.link
         if link.following is None or not link.is_ready or length_hint(self._rest):
-            # Another task that shares this reader was faster, and has left some.
             return
         position.link = link.following
         position.rest = self._rest = iter(link.batch)
         position.kinds = link.kinds
-        stream.flow.moved()
+        self._stream.flow.moved()
         if link.error is not None:
             raise _again(link.error)
 

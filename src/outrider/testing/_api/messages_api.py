@@ -1,24 +1,45 @@
-"""`MessagesApi`, a Messages API on this machine that answers from a script, and its HTTP server."""
+"""`MessagesApi`, an API on this machine that answers from a script, and `RealAgent`, Claude Code with it."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
+import shutil
 import socket
 import struct
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from socketserver import ThreadingTCPServer
-from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypeAlias, assert_never, cast, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    NoReturn,
+    Self,
+    TypeAlias,
+    Unpack,
+    assert_never,
+    cast,
+    get_args,
+)
 
+import msgspec
+
+from outrider.command import Command
 from outrider.errors import OptionsError, UsageError
-from outrider.testing._api.requests import Asked, Request, RequestLog, kind_of
+from outrider.launch import find_agent
+from outrider.options import OptionFields, Options
+from outrider.testing._api.requests import KIT_VARIABLE, Asked, Request, RequestLog, kind_of
 from outrider.testing._script.script import NOT_OURS, Item, Script, Scripted, ScriptSource
 from outrider.testing._script.steps import (
     Answer,
@@ -33,9 +54,11 @@ from outrider.testing._script.steps import (
     message_of,
     say,
 )
+from outrider.transports import ProcessTransport, Transport, Unreachable, intercept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from outrider.wire import JsonObject
@@ -288,7 +311,27 @@ SideKind: TypeAlias = Literal["count_tokens", "probe", "title"]
 _TITLE = say(json.dumps({"title": "A scripted session"}))
 
 
-class MessagesApi(Asked):
+class _Block(Asked):
+    """What lasts as long as a `with` block."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        self.script.check(after=error)
+
+
+class MessagesApi(_Block):
     """A Messages API on loopback, for as long as the `with` block runs.
 
         with MessagesApi([use_tool("Bash", command="echo hi"), say("done")]) as api:
@@ -321,7 +364,6 @@ class MessagesApi(Asked):
                 raise OptionsError(f"`side` has a kind of request that means nothing: {kind!r}", hint=hint)
             self._side[kind] = scripted
         self._requests = RequestLog()
-        self._hanging = Gate(after=0)
         self._errors = self.script.errors
         self._server: Server | None = None
         # Ids of one API must differ from those of the next, which may continue the same session.
@@ -330,10 +372,7 @@ class MessagesApi(Asked):
     # Its life.
 
     def start(self) -> None:
-        """Begin to listen; `with` does it.
-
-        Raises `UsageError` if it has begun already.
-        """
+        """Begin to listen; `with` does it. Raises `UsageError` if it has begun already."""
         if self._server is not None:
             raise UsageError("This API was started already", hint="Make a new one for each `with` block.")
         self._server = Server(self._respond, self._errors.append)
@@ -343,40 +382,12 @@ class MessagesApi(Asked):
         if self._server is not None and not self._server.is_closing:
             self._server.close()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-        self.script.check(after=error)
-
     @property
     def url(self) -> str:
-        """What `ANTHROPIC_BASE_URL` has to be.
-
-        Raises `UsageError` before the start.
-        """
+        """What `ANTHROPIC_BASE_URL` has to be. Raises `UsageError` before the start."""
         if self._server is None:
             raise UsageError("This API has no address yet", hint="Enter it first: `with api: …`")
         return f"http://127.0.0.1:{self._server.port}"
-
-    # What tests do with it.
-
-    def release(self) -> None:
-        """Let all requests continue that `hang()` holds now."""
-        with self._requests.arrived:
-            hanging, self._hanging = self._hanging, Gate(after=0)
-        hanging.open()
-
-    def wait_for_hang(self, timeout: float = 30.0) -> None:
-        """Block this thread until a request has come to a `hang()`.
-
-        Raises `TimeoutError` if none does.
-        """
-        self._hanging.wait_reached(timeout)
 
     # What becomes of a request.
 
@@ -387,7 +398,7 @@ class MessagesApi(Asked):
         request = Request(kind=kind, method=method, path=path, headers=headers, body=body)
         with self._requests.arrived:
             self._requests.add(request)
-            number, hanging = len(self._requests), self._hanging
+            number, hanging = len(self._requests), self._requests.hanging
             # Which step it is follows from the order of arrival; a function in the script may take its time.
             is_side = kind not in ("main", "subagent")
             chosen = partial(self._beside, request) if is_side else self.script.reserve(request)
@@ -425,3 +436,146 @@ def _read(body: bytes) -> JsonObject:
     except ValueError:
         return {}
     return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+PROGRAM_VARIABLE: Final = "OUTRIDER_TEST_AGENT"
+"""Names the program for tests, if it is not the one that is installed."""
+
+# Port 9 is closed everywhere.
+_NOWHERE: Final = "http://127.0.0.1:9"
+
+# What a hermetic run chooses itself.
+_OF_ISOLATION: Final = ("HOME", "TMPDIR", "CLAUDE_CONFIG_DIR")
+
+
+def clean_environment(home: str | os.PathLike[str], *, url: str = _NOWHERE) -> dict[str, str]:
+    """The environment of the agent, without the keys, settings and network of the user who runs the test.
+
+    `url` is that of a Messages API; left out, the agent reaches none.
+    """
+    folder = Path(home)
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(folder),
+        "TMPDIR": str(folder),
+        "CLAUDE_CONFIG_DIR": str(folder / ".claude"),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": "made-up",
+        # Without it the program refuses root to switch permissions off.
+        "IS_SANDBOX": "1",
+        KIT_VARIABLE: "1",
+    }
+
+
+class RealAgent(_Block):
+    """Claude Code with a scripted model, in folders of its own that are gone after the `with` block.
+
+        with RealAgent([use_tool("Bash", command="ls"), say("done")]) as agent:
+            result = await outrider.run("list", options=agent.options(permission_mode="bypassPermissions"))
+            assert "ls" in agent.main_requests[1].tool_results[0]["content"]
+
+    The program is the one given, the one that the variable `OUTRIDER_TEST_AGENT` names, or the one that is
+    installed. The script and what follows it are those of `MessagesApi`. End sessions inside the block.
+
+    Raises `AgentNotFound` if there is no program.
+    """
+
+    def __init__(
+        self,
+        script: ScriptSource = (),
+        *,
+        program: str | os.PathLike[str] | None = None,
+        subagents: Iterable[Item] = (),
+        otherwise: Scripted | None = None,
+        side: Mapping[SideKind, Scripted] | None = None,
+    ) -> None:
+        self.program: str = find_agent(cli_path=program or os.environ.get(PROGRAM_VARIABLE) or None)
+        self.api = MessagesApi(script, subagents=subagents, otherwise=otherwise, side=side)
+        self.script, self._requests = self.api.script, self.api._requests
+        self._root: Path | None = None
+
+    def start(self) -> None:
+        """Make the folders and begin to listen; `with` does it.
+
+        Raises `UsageError` if that was done already.
+        """
+        self.api.start()
+        try:
+            # As the agent will say it: on some systems the folder for temporary files is a link.
+            self._root = Path(tempfile.mkdtemp(prefix="outrider-agent-")).resolve()
+            for folder in (self.folder, self.config_dir):
+                folder.mkdir(parents=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the API and remove the folders. A second time does nothing."""
+        self.api.close()
+        if self._root is not None:
+            # An agent that is still ending may write on.
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    @property
+    def folder(self) -> Path:
+        """The working folder, empty at first."""
+        return self._place() / "project"
+
+    @property
+    def home(self) -> Path:
+        return self._place() / "home"
+
+    @property
+    def config_dir(self) -> Path:
+        """Where the agent keeps its settings and sessions."""
+        return self.home / ".claude"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the agent is given."""
+        return clean_environment(self.home, url=self.api.url)
+
+    def options(self, **fields: Unpack[OptionFields]) -> Options:
+        """Options that start the program here; those given are added, `env` to the variables.
+
+        Raises `OptionsError` for what cannot work.
+        """
+        base: OptionFields = {"cli_path": self.program, "cwd": self.folder, "env_policy": ["PATH"]}
+        environment = self.environment
+        if "isolation" in fields and Options(isolation=fields["isolation"]).isolation.is_hermetic:
+            environment = {name: environment[name] for name in environment if name not in _OF_ISOLATION}
+        merged: OptionFields = {**base, **fields, "env": {**environment, **fields.get("env", {})}}
+        return Options(**merged)
+
+    def stand_in(self, *, everywhere: bool = False) -> AbstractContextManager[None]:
+        """Have every session that would start a program start this one here, as long as the block runs.
+
+            with RealAgent([say("Hello!")]) as agent, agent.stand_in():
+                assert greet() == "Hello!"          # calls outrider.run() somewhere
+
+        With `everywhere`, this counts for all threads and tasks of the process. Sessions that are given a
+        `transport`, and those with `options()` of this agent, are left as they are.
+        """
+
+        def change(transport: Transport) -> Transport:
+            command = getattr(transport, "command", None)
+            if not isinstance(transport, ProcessTransport | Unreachable) or not isinstance(command, Command):
+                return transport
+            if KIT_VARIABLE in (command.env or {}):
+                return transport
+            argv = (self.program, *command.argv[1:])
+            cwd = command.cwd or str(self.folder)
+            changed = msgspec.structs.replace(command, argv=argv, env=self.environment, cwd=cwd)
+            return ProcessTransport(changed)
+
+        return intercept(change, everywhere=everywhere)
+
+    def _place(self) -> Path:
+        if self._root is None:
+            raise UsageError("This agent has no folders yet", hint="Enter it first: `with agent: …`")
+        return self._root
+
+    def __repr__(self) -> str:
+        return f"<RealAgent {self.program} {self.api!r}>"

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import msgspec
 
+from outrider.testing._script.steps import Gate
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from outrider.testing._script.script import Item, Script
+
+KIT_VARIABLE: Final = "OUTRIDER_TEST_KIT"
+"""Marks a program that the test kit started on purpose."""
 
 RequestKind: TypeAlias = Literal["main", "subagent", "count_tokens", "probe", "title", "other"]
 """What a request is for: a round of the conversation or of a subagent's, the size of a prompt, whether a
@@ -158,7 +162,6 @@ def _prompt(blocks: list[JsonObject]) -> str | None:
 
 
 def blocks_of(message: JsonObject) -> list[JsonObject]:
-    """The content of a message as blocks."""
     content = message.get("content")
     return [{"type": "text", "text": content}] if isinstance(content, str) else _objects(content)
 
@@ -169,7 +172,6 @@ def _objects(value: object) -> list[JsonObject]:
 
 
 def kind_of(method: str, path: str, headers: Mapping[str, str], body: JsonObject) -> RequestKind:
-    """What a request is for, if it can be recognized."""
     if method == "POST" and path == f"{_MESSAGES}/count_tokens":
         return "count_tokens"
     if method != "POST" or path != _MESSAGES:
@@ -198,9 +200,17 @@ class RequestLog:
         self._requests: list[Request] = []
         self.arrived = threading.Condition()
         """Held while one is added."""
+        self.hanging = Gate(after=0)
+        """What requests wait at now that are to hang."""
 
     def __len__(self) -> int:
         return len(self._requests)
+
+    def release(self) -> None:
+        """Let all continue that hang; later ones wait at another gate."""
+        with self.arrived:
+            gate, self.hanging = self.hanging, Gate(after=0)
+        gate.open()
 
     def add(self, request: Request) -> None:
         with self.arrived:
@@ -242,10 +252,7 @@ class Asked:
     _requests: RequestLog
 
     def add(self, *items: Item) -> None:
-        """Add items to the script.
-
-        Raises `OptionsError` for an invalid item.
-        """
+        """Add items to the script. Raises `OptionsError` for an invalid item."""
         self.script.add(*items)
 
     def clear(self) -> None:
@@ -273,8 +280,13 @@ class Asked:
 
     def wait_for(self, what: int | Callable[[Request], bool], timeout: float = 30.0) -> Request:
         """Block this thread until a request is there: the n-th of the main conversation, from 1 on, or the
-        first that a function says yes to.
-
-        Raises `TimeoutError` if it does not come.
-        """
+        first that a function says yes to. Raises `TimeoutError` if it does not come."""
         return self._requests.wait_for(what, timeout)
+
+    def wait_for_hang(self, timeout: float = 30.0) -> None:
+        """Block this thread until a request has come to a `hang()`. Raises `TimeoutError` if none does."""
+        self._requests.hanging.wait_reached(timeout)
+
+    def release(self) -> None:
+        """Let all requests continue that `hang()` holds now."""
+        self._requests.release()

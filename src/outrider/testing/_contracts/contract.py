@@ -77,10 +77,8 @@ def expect(condition: object, seen: str) -> None:
 async def check_clauses(
     clauses: list[Clause[T]], bench: T, doing: Callable[[], str], deadline: float, *, is_first_vital: bool
 ) -> list[Broken]:
-    """Check one after the other; returns those that are not kept.
-
-    If the first is vital, all others rest on it, and are not tried if it is not kept.
-    """
+    """Check one after the other; returns those that are not kept. If the first is vital, all others rest on
+    it, and are not tried if it is not kept."""
     broken: list[Broken] = []
     for clause in clauses:
         seen = await _seen(clause, bench, doing, deadline)

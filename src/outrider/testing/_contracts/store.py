@@ -1,7 +1,4 @@
-"""`check_store`, which checks that a session store keeps its contract, clause by clause.
-
-The strict part (batches, projects, leases) is in `store_strict`.
-"""
+"""`check_store`, which checks that a session store keeps its contract, clause by clause."""
 
 from __future__ import annotations
 

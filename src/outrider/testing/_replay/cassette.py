@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 PATIENCE: Final = 30.0
-"""Seconds: far more than a test takes before it says what it says of itself."""
+"""Seconds, far longer than a test takes to speak first."""
 
 
 @contextmanager
@@ -79,10 +79,26 @@ def record(
 
 
 class Replay(Player):
-    """A cassette that is played: as a block, and as a transport.
+    """Play a cassette, a trace or a recording: no program runs, the agent says what it said.
 
-    As a block, each session that is opened inside gets the next recorded run; with `strict`, all of them must
-    have been played at its end. As a transport it is the run whose number is given.
+        with replay("tests/cassettes/lookup.jsonl"):
+            result = await outrider.run("Who owns ticket 7?", tools=[lookup])
+
+        async with outrider.Session(tools=[lookup], transport=replay("lookup.jsonl")) as session: ...
+
+    As a block, each session that is opened inside gets the next recorded run; at its end all must have been
+    played. As a transport it plays one of them, `run`; `check` tells whether all of it was played.
+
+    `strict`: each line that this side writes must be the recorded one, but for the ids that are made up in
+    every run, and for secrets that were hidden. `ignore` names further places that may differ, by the keys
+    that lead there: `"request.systemPrompt"`, `"message.content"`, `"*"` for any key or number. If not
+    strict, only the kinds of lines must be the same. If this side waits for the agent, and the recording for
+    something that this side said of itself, such as an interrupt, it is a mismatch after `patience` seconds;
+    handlers may take as long as they like. With `everywhere`, the block counts for all threads and
+    tasks of the process.
+
+    What differs ends the session with `ReplayMismatch`, which shows both frames. Raises what `read_trace`
+    raises, `UsageError` if there is no such run, and `OptionsError` for an invalid `ignore`.
     """
 
     def __init__(
@@ -95,7 +111,6 @@ class Replay(Player):
         everywhere: bool = False,
         patience: float | None = PATIENCE,
     ) -> None:
-        """Raises what `read_trace` raises, `UsageError` if there is no such run, and `OptionsError`."""
         if patience is not None and (type(patience) not in (int, float) or not patience > 0):
             raise OptionsError(f"`patience` is {patience!r}", hint="Give seconds, or None to wait for ever.")
         self.recording: Recording = read_trace(path)
@@ -165,37 +180,7 @@ class Replay(Player):
             )
 
 
-def replay(
-    path: str | os.PathLike[str],
-    *,
-    strict: bool = True,
-    ignore: Iterable[str] = (),
-    run: int = 1,
-    everywhere: bool = False,
-    patience: float | None = PATIENCE,
-) -> Replay:
-    """Play a cassette, a trace or a recording: no program runs, the agent says what it said.
-
-        with replay("tests/cassettes/lookup.jsonl"):
-            result = await outrider.run("Who owns ticket 7?", tools=[lookup])
-
-        async with outrider.Session(tools=[lookup], transport=replay("lookup.jsonl")) as session: ...
-
-    As a block, each session that is opened inside gets the next recorded run; at its end all must have been
-    played. As a transport it plays one of them, `run`; `check` tells whether all of it was played.
-
-    `strict`: each line that this side writes must be the recorded one, but for the ids that are made up in
-    every run, and for secrets that were hidden. `ignore` names further places that may differ, by the keys
-    that lead there: `"request.systemPrompt"`, `"message.content"`, `"*"` for any key or number. If not
-    strict, only the kinds of lines must be the same. If this side waits for the agent, and the recording for
-    something that this side said of itself, such as an interrupt, it is a mismatch after `patience` seconds;
-    handlers may take as long as they like. With `everywhere`, the block counts for all threads and
-    tasks of the process.
-
-    What differs ends the session with `ReplayMismatch`, which shows both frames. Raises what `read_trace`
-    raises, and `OptionsError` for an invalid `ignore`.
-    """
-    return Replay(path, strict=strict, ignore=ignore, run=run, everywhere=everywhere, patience=patience)
+replay = Replay
 
 
 _SIDES: Final = {"host->cli": "▶", "cli->host": "◀", "stderr": "!", "meta": "·", "note": "·"}

@@ -93,8 +93,6 @@ def key_of(frame: JsonObject | None) -> Key:
 
 
 class _Leeway(NamedTuple):
-    """What may differ."""
-
     ignored: Ignored
     is_masked: bool
     """Whether a `***` stands for a secret; else it was said."""
@@ -256,11 +254,9 @@ class Step:
 
 
 class Player(Transport):
-    """Plays the agent of a recorded run: what it said is said again, at the point where it was said.
-
-    With `strict`, each line of this side must be the recorded one, but for ids and what is ignored. Without,
-    its kind is enough, requests may be left out, and one that was not recorded is refused.
-    """
+    """Plays the agent of a recorded run: what it said is said again, at the point where it was said. With
+    `strict`, each line of this side must be the recorded one, but for ids and what is ignored. Without, its
+    kind is enough, requests may be left out, and one that was not recorded is refused."""
 
     def __init__(
         self,
@@ -291,7 +287,6 @@ class Player(Transport):
         """Answers to requests that have not been made in this run, by their recorded ids."""
         self._output: deque[bytes] = deque()
         self._moved: anyio.Event | None = None
-        self._at_rest: anyio.Event | None = None
         self._stderr: list[str] = [record.text for record in run.records if record.direction == "stderr"]
         self._stderr_listeners: list[Callable[[str], object]] = []
         self._rest = b""
@@ -349,7 +344,6 @@ class Player(Transport):
                 if (error := self.exit_error) is not None:
                     raise error
                 return b""
-            self._tell_rest()
             if self._moved is None:
                 self._moved = anyio.Event()
             owed = self._owed
@@ -416,17 +410,6 @@ class Player(Transport):
         error = end.facts.get("error")
         return None if error is None else ConnectionLost(f"the recorded run was cut off: {error}")
 
-    async def wait_played(self) -> None:
-        """Wait until all has been received that the agent said before it was asked to end.
-
-        It returns at once when the replay is over, whatever was left. Someone has to receive meanwhile.
-        """
-        await checkpoint()
-        while not (self._has_ended or (self._is_at_rest and not self._output)):
-            if self._at_rest is None:
-                self._at_rest = anyio.Event()
-            await self._at_rest.wait()
-
     # What is said.
 
     def _take(self, line: bytes) -> None:
@@ -456,11 +439,9 @@ class Player(Transport):
         return is_same(step.record.frame, frame, self._ignored, is_masked=step.record.is_masked)
 
     def _expected(self) -> Iterator[Step]:
-        """The lines of the host that may come now, in the recorded order.
-
-        Answers come when they are ready, so that what was said after one may come before it. Any other line
-        has to be said before all that the agent said after it, and that before what follows.
-        """
+        """The lines of the host that may come now, in the recorded order. Answers come when they are ready,
+        so that what was said after one may come before it. Any other line has to be said before all that the
+        agent said after it, and that before what follows."""
         is_owed = is_blocked = False
         for step in self._steps:
             if not step.is_hosts:
@@ -549,7 +530,7 @@ class Player(Transport):
         return self._is_connected and is_through and (self._ends_by_itself or self._is_input_ended)
 
     def _advance(self) -> None:
-        """Say all that can be said now."""
+        """Play everything that is due."""
         for step in self._steps[self._position :]:
             if step.is_hosts:
                 if not (step.is_met or step.is_optional):
@@ -588,22 +569,11 @@ class Player(Transport):
         self._advance()
 
     @property
-    def _has_ended(self) -> bool:
-        return self._is_closed or self._is_over or self._mismatch is not None
-
-    @property
     def _is_at_rest(self) -> bool:
         """Whether nothing more is said before the end of the input."""
         return self._position == len(self._steps) or self._steps[self._position].is_held
 
-    def _tell_rest(self) -> None:
-        if self._at_rest is not None:
-            self._at_rest.set()
-            self._at_rest = None
-
     def _wake(self) -> None:
-        if self._has_ended:
-            self._tell_rest()
         if self._moved is not None:
             self._moved.set()
             self._moved = None

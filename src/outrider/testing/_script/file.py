@@ -310,10 +310,8 @@ _numbers = itertools.count(1)
 
 
 def read_script(path: str | os.PathLike[str]) -> Script:
-    """The script of a file.
-
-    Raises `OptionsError` if there is none, or it is not as it should be; says where.
-    """
+    """The script of a file. Raises `OptionsError` if there is none, or it is not as it should be; says
+    where."""
     file = Path(path)
     readers: Mapping[str, Callable[[Path], Script]] = {
         ".py": _of_python,

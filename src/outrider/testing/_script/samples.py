@@ -1,8 +1,4 @@
-"""Values made from JSON Schemas, as a model would make them that takes a schema at its word.
-
-Simple schemas are enough, such as those that types are turned into: the first value that fits is taken.
-`JsonSchema` checks each value that is made here.
-"""
+"""Values made from simple JSON Schemas, as a model would make them that takes a schema at its word."""
 
 from __future__ import annotations
 
@@ -115,9 +111,7 @@ _FORMATS: Final = {
 
 def sample(schema: object) -> Json:
     """A value that fits a schema: the first that comes to mind, with all of its properties if they can be.
-
-    Raises `OptionsError` if none is found.
-    """
+    Raises `OptionsError` if none is found."""
     for value in _Maker(schema).some(schema, 0, 1):
         return value
     hint = "Write a script that calls the tool, or make its schema simpler."

@@ -172,10 +172,7 @@ def _check_match(name: str, match: object) -> None:
 
 
 def checked_items(items: object) -> list[Item]:
-    """The items of a script, each of which is one.
-
-    Raises `OptionsError` otherwise.
-    """
+    """The items of a script, each of which is one. Raises `OptionsError` otherwise."""
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):
         hint = 'Give a list: `[say("…")]`.'
         raise OptionsError(f"A script is a list of steps, and this is {items!r:.80}", hint=hint)
@@ -193,7 +190,6 @@ def checked_items(items: object) -> list[Item]:
 
 
 def found(match: Match, text: str) -> bool:
-    """Whether a text has it."""
     return match in text if isinstance(match, str) else match.search(text) is not None
 
 
@@ -304,10 +300,7 @@ _PLAN_FILE: Final = re.compile(r"\S*[/\\]plans[/\\]\S+\.md")
 
 
 def resolved(step: Step, request: Request) -> Step:
-    """The step as this request needs it.
-
-    Raises `OptionsError` for a short name that several tools have.
-    """
+    """The step as this request needs it. Raises `OptionsError` for a short name that several tools have."""
     match step:
         case Answer(blocks=blocks):
             fitted = tuple(block for each in blocks for block in _fitted(each, request))
@@ -478,10 +471,7 @@ class Script:
         return step
 
     def add(self, *items: Item) -> None:
-        """Add items at the end.
-
-        Raises `OptionsError` for an invalid item.
-        """
+        """Add items at the end. Raises `OptionsError` for an invalid item."""
         with self._lock:
             self._main.add(items)
 
@@ -515,7 +505,6 @@ class Script:
         raise error from None
 
     def _conversation(self, request: Request) -> _Conversation:
-        """The conversation that a request belongs to."""
         key = (request.session_id, request.agent_id)
         if key not in self._conversations:
             part = self._main

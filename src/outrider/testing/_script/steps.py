@@ -55,10 +55,7 @@ class Gate:
             listener()
 
     def wait_reached(self, timeout: float = 30.0) -> None:
-        """Block this thread until an answer has come to the gate.
-
-        Raises `TimeoutError` if none does.
-        """
+        """Block this thread until an answer has come to the gate. Raises `TimeoutError` if none does."""
         if not self.reached.wait(timeout):
             raise TimeoutError(f"No answer came to the gate within {timeout:g} s: was the request made?")
 

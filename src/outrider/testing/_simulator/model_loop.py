@@ -15,10 +15,17 @@ import msgspec
 from outrider.handlers._tools.shape_errors import JsonSchema
 from outrider.testing._script.steps import Thinking, ToolUse, count_pieces, events_of, message_of, say
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed, ToolSpec, as_object
-from outrider.testing._simulator.frames import Tally, displayed, reminder
-from outrider.testing._simulator.model import ApiError, wait_at
-from outrider.testing._simulator.tools.calls import Calls
+from outrider.testing._simulator.frames import (
+    Outcome,
+    Tally,
+    ToolCall,
+    ToolFailed,
+    ToolSpec,
+    as_object,
+    displayed,
+    reminder,
+)
+from outrider.testing._simulator.model import ApiError, Calls, wait_at
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -43,7 +50,7 @@ _OTHER_MODEL: Final = "claude-opus-5"
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a conversation came to a stop."""
+    """How a conversation ended."""
 
     reason: str
     """`terminal_reason`."""
@@ -584,10 +591,8 @@ def _is_signature(value: object) -> bool:
 
 
 def _check_output(value: object, schema: JsonObject) -> str | None:
-    """The first thing that does not fit, as `/path: what`; none if all does.
-
-    Raises `OptionsError` if `jsonschema` is not installed.
-    """
+    """The first thing that does not fit, as `/path: what`; none if all does. Raises `OptionsError` if
+    `jsonschema` is not installed."""
     found = next(iter(JsonSchema(schema, extra="testing").errors(value)), None)
     if found is None:
         return None

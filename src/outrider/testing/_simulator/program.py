@@ -1,7 +1,4 @@
-"""The outside of the simulated program: its command line, and a run as a process of its own.
-
-`outrider.testing.agent` is where it is started.
-"""
+"""The simulated program from outside: its command line, and a run as a process of its own."""
 
 from __future__ import annotations
 
@@ -31,6 +28,7 @@ import anyio
 import msgspec
 
 import outrider
+from outrider.options._checks import split_rules
 from outrider.testing._api.requests import Request
 from outrider.testing._script.script import Script
 from outrider.testing._script.steps import Answer, Drop, Hang, Step, fail
@@ -93,10 +91,8 @@ _MODES: Final = ("acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk"
 
 
 def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
-    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`.
-
-    Returns what was given, by name; a flag alone has an empty text. Raises `StartFailed`.
-    """
+    """Cut the arguments up as the program does: `--flag=value`, `--flag value`, `--many a b`. Returns what
+    was given, by name; a flag alone has an empty text. Raises `StartFailed`."""
     values: dict[str, list[str]] = {}
     words = list(argv)
     while words and (word := words.pop(0)) != "--":
@@ -126,7 +122,7 @@ def _cut(argv: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _objection(name: str, value: str) -> str | None:
-    """What is wrong with a value."""
+    """Why a value is invalid."""
     if name == "permission-mode" and value not in (*_MODES, "default"):
         return f"Allowed choices are {', '.join(_MODES)}."
     if name in ("max-turns", "max-thinking-tokens") and not re.fullmatch(r"[+-]?\d+", value):
@@ -141,7 +137,7 @@ def _objection(name: str, value: str) -> str | None:
 
 
 class StartFailed(Exception):
-    """The program says this on stderr and exits with 1."""
+    """Printed on stderr; the program exits with 1."""
 
 
 class Invocation(msgspec.Struct, kw_only=True):
@@ -218,7 +214,7 @@ def read_invocation(argv: Sequence[str], environment: Mapping[str, str], cwd: Pa
     fields |= {name: read(last[name]) for name, read in readers.items() if name in last}
     for name in ("tools", "allowed_tools", "disallowed_tools"):
         if name in values:
-            fields[name] = tuple(rule for text in values[name] for rule in _split_rules(text))
+            fields[name] = tuple(rule for text in values[name] for rule in split_rules(text))
     for name in ("system_prompt", "append_system_prompt"):
         if (file := last.get(f"{name}_file")) is not None:
             fields[name] = _read_file(path(file), f"{name.replace('_', ' ').capitalize()} file not found")
@@ -267,7 +263,7 @@ def _read_servers(text: str, path: Path) -> JsonObject:
 
 
 def _check(found: Invocation, environment: Mapping[str, str]) -> None:
-    """What goes with what."""
+    """Reject arguments that do not go together."""
     is_streamed = found.output_format == "stream-json"
     if found.input_format == "stream-json" and not is_streamed:
         raise StartFailed("Error: --input-format=stream-json requires output-format=stream-json.")
@@ -298,19 +294,6 @@ def _object_in(text: str) -> JsonObject | None:
     except ValueError:
         return None
     return cast("JsonObject", value) if isinstance(value, dict) else None
-
-
-def _split_rules(text: str) -> list[str]:
-    """A list of rules with commas or spaces between; those in brackets belong to a rule."""
-    rules, current, depth = list[str](), "", 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter in ", " and depth <= 0:
-            rules.append(current)
-            current = ""
-        else:
-            current += letter
-    return [rule for rule in (*rules, current) if rule]
 
 
 # A process of its own.
@@ -369,7 +352,7 @@ def _end(served: _Served, address: str, key: str) -> None:
 
 
 class _Served:
-    """Answers agents, each in a thread of its own."""
+    """Answers agents, each in its own thread."""
 
     def __init__(self, listener: Listener, source: ModelSource, folder: Path) -> None:
         self._listener, self._source, self._folder = listener, source, folder
@@ -407,10 +390,10 @@ class _Served:
                     return
 
     def _step(self, request: Request) -> Step:
-        """The step. What waits in it waits here: gates do not travel."""
+        """The step. Gates are awaited here, because they cannot be sent."""
         step = self._source.script.take(request)
         if isinstance(step, Hang):
-            self._wait_at(self._source.hanging.gate)
+            self._wait_at(self._source.requests.hanging)
             step = step.then or Drop()
         if isinstance(step, Answer) and step.gate is not None:
             self._wait_at(step.gate)

@@ -10,24 +10,22 @@ from uuid import uuid4
 import anyio
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import text_of
-from outrider.testing._simulator.frames import Meter, Tally, resolve
+from outrider.testing._simulator.frames import Meter, Tally, resolve, text_of
 from outrider.testing._simulator.host.control import (
     CONTROL_TYPES,
     HostLine,
+    Introspection,
     Requests,
     Streams,
     current_owner,
 )
 from outrider.testing._simulator.host.hooks import Hooks
-from outrider.testing._simulator.host.introspection import Introspection
 from outrider.testing._simulator.host.permissions import Permissions
 from outrider.testing._simulator.model import Model
 from outrider.testing._simulator.model_loop import ModelLoop
 from outrider.testing._simulator.program import Invocation, StartFailed
-from outrider.testing._simulator.tools.background import Background
 from outrider.testing._simulator.tools.mcp import McpServers
-from outrider.testing._simulator.tools.subagents import Subagents
+from outrider.testing._simulator.tools.tasks import Background, Subagents
 from outrider.testing._simulator.tools.tools import Questions, Tools
 from outrider.testing._simulator.transcript import Transcript
 from outrider.testing._simulator.turn import Deferred, Prompt, PromptQueue, Turn
@@ -36,7 +34,7 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from outrider.testing._simulator.context import ToolSpec
+    from outrider.testing._simulator.frames import ToolSpec
     from outrider.testing._simulator.model import ModelSource
 
 
@@ -253,12 +251,12 @@ class Run:
             self._set_state("idle")
 
     async def ensure_started(self) -> None:
-        """Begin with the MCP servers, if `initialize` has not done so."""
+        """Start the MCP servers, unless `initialize` has done so."""
         if not self._has_started:
             await self.start_servers()
 
     async def start_servers(self) -> None:
-        """Begin with the MCP servers that are known now."""
+        """Start the MCP servers that are known now."""
         self._has_started = True
         await self.mcp.start()
 
@@ -280,7 +278,7 @@ class Run:
         return self.line.is_input_over
 
     def wake(self) -> None:
-        """Look again whether there is something to do."""
+        """Check again for something to do."""
         if self.deferred.is_due:
             self._set_state("running")
         elif self._turn is None:
@@ -294,7 +292,7 @@ class Run:
         self.tasks.cancel_scope.cancel()
 
     def add_prompt(self, prompt: Prompt) -> None:
-        """Let a prompt wait for its turn."""
+        """Queue a prompt."""
         is_idle = self._turn is None and not len(self.queue)
         if not self.queue.add(prompt):
             return
@@ -356,7 +354,7 @@ class Run:
         return self._results - 1
 
     def later(self, function: Callable[[], None]) -> None:
-        """Call this once what is written now is."""
+        """Call this after what is being written."""
 
         async def call() -> None:
             function()
@@ -405,12 +403,12 @@ class Run:
             self._turn.show()
 
     def fold_prompts(self) -> None:
-        """Give prompts that came meanwhile to the turn that runs."""
+        """Hand new prompts to the running turn."""
         if self._turn is not None:
             self._turn.fold(self.queue.take_folded())
 
     def start_beside(self, function: Callable[..., Awaitable[None]], *arguments: object) -> None:
-        """Start what outlives the turn, and is not interrupted with it."""
+        """Start work that outlives the turn, and is not interrupted with it."""
 
         async def go() -> None:
             current_owner.set(None)
@@ -464,7 +462,7 @@ class Run:
     # Signals.
 
     async def on_signal(self, name: str) -> None:
-        """Do what the program does when it gets one."""
+        """React to a signal as the program does."""
         if name == "SIGINT":
             self.interrupt()
             if self._turn is not None:

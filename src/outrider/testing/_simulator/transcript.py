@@ -7,11 +7,11 @@ import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from outrider.testing._simulator.context import ToolCall, as_object, blocks_of, text_of
-from outrider.testing._simulator.frames import now
+from outrider.testing._simulator.frames import ToolCall, as_object, blocks_of, now, text_of
 from outrider.transcripts import project_folder
+from outrider.transcripts._disk.files import session_id_of, sessions_in
 from outrider.wire import JsonObject, encode
 
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def _message_id(line: JsonObject) -> str | None:
 
 
 def _deferred(lines: list[JsonObject], chain: list[JsonObject]) -> tuple[ToolCall, str] | None:
-    """The call that a session was left with, and the uuid of its line.
-
-    None if there is none, if it has been decided since, or if another prompt came after it.
-    """
+    """The call that a session was left with, and the uuid of its line. None if there is none, if it has been
+    decided since, or if another prompt came after it."""
     attachments = (as_object(line.get("attachment")) for line in lines)
     noted = {each.get("toolUseID") for each in attachments if each.get("type") == "hook_deferred_tool"}
     found: tuple[ToolCall, str] | None = None
@@ -81,11 +79,9 @@ def _deferred(lines: list[JsonObject], chain: list[JsonObject]) -> tuple[ToolCal
 
 
 def _messages(chain: list[JsonObject], deferred: ToolCall | None) -> list[JsonObject]:
-    """The conversation of a chain as the API takes it: user and model in alternation.
-
-    Results of calls that run side by side are in one message. A call that has no result is left out,
-    as it was cut off; the one that was deferred has yet to get it.
-    """
+    """The conversation of a chain as the API takes it: user and model in alternation. Results of calls that
+    run side by side are in one message. A call that has no result is left out, as it was cut off; the one
+    that was deferred has yet to get it."""
     answered = {block.get("tool_use_id") for line in chain for block in _blocks(line)}
     answered |= {None if deferred is None else deferred.id}
     made: list[JsonObject] = []
@@ -137,10 +133,8 @@ _APPENDING: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Transcript:
-    """The file of the session that runs, and those of its subagents.
-
-    With `--no-session-persistence` nothing is written.
-    """
+    """The file of the session that runs, and those of its subagents. With `--no-session-persistence` nothing
+    is written."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -174,10 +168,8 @@ class Transcript:
     # Beginning
 
     def open_new(self, session_id: str) -> None:
-        """Begin a session. The file is there from the first line on.
-
-        Raises `FileExistsError` with the program's text if there is a session of this id.
-        """
+        """Begin a session. The file is there from the first line on. Raises `FileExistsError` with the
+        program's text if there is a session of this id."""
         if self.path_of(session_id).exists():
             raise FileExistsError(f"Error: Session ID {session_id} is already in use.")
         self._begin(session_id, self.path_of(session_id), None)
@@ -190,10 +182,8 @@ class Transcript:
     def resume(
         self, id_or_name: str, at: str | None = None, fork_as: str | None = None
     ) -> tuple[str, list[JsonObject]]:
-        """Continue a session: its id (the new one of a fork) and the API messages so far.
-
-        Raises `LookupError` with the program's text if there is none, or no message `at`.
-        """
+        """Continue a session: its id (the new one of a fork) and the API messages so far. Raises
+        `LookupError` with the program's text if there is none, or no message `at`."""
         path = self._find(id_or_name)
         lines = _read(path)
         kept = [
@@ -218,10 +208,8 @@ class Transcript:
 
     def latest(self) -> str | None:
         """The session that was used last in this run's folder."""
-        folder = project_folder(self._run.config_dir, self._run.cwd)
-        files = [path for path in folder.glob("*.jsonl") if _is_uuid(path.stem) and path.stat().st_size]
-        files.sort(key=lambda path: path.stat().st_mtime_ns)
-        return files[-1].stem if files else None
+        found = sessions_in(project_folder(self._run.config_dir, self._run.cwd))
+        return max(((each.mtime_ns, each.session_id) for each in found), default=(0, None))[1]
 
     def _begin(self, session_id: str, path: Path, leaf: str | None) -> None:
         self._session_id, self._path, self._leaf = session_id, path, leaf
@@ -231,8 +219,8 @@ class Transcript:
         if not id_or_name:
             raise LookupError(_NOT_RESUMABLE)
         here = project_folder(self._run.config_dir, self._run.cwd)
-        if _is_uuid(id_or_name):
-            name = f"{id_or_name}.jsonl"
+        name = f"{id_or_name}.jsonl"
+        if session_id_of(name) is not None:
             places = [here / name, *sorted((self._run.config_dir / "projects").glob(f"*/{name}"))]
             for path in places:
                 if path.exists() and path.stat().st_size:
@@ -401,10 +389,3 @@ class Transcript:
             self.note("cost-state", **{**_NO_COSTS, "startTime": self._began, **state})
             self.flush()
         self._last_prompt = None
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        return str(UUID(text)) == text.lower()
-    except ValueError:
-        return False

@@ -26,8 +26,7 @@ from anyio.lowlevel import checkpoint
 from outrider.command import Command
 from outrider.errors import FolderNotFound, LaunchError, ProcessExited, TransportClosed, UsageError
 from outrider.options import OptionFields, Options
-from outrider.testing._api.real_agent import KIT_VARIABLE
-from outrider.testing._api.requests import Asked
+from outrider.testing._api.requests import KIT_VARIABLE, Asked
 from outrider.testing._script.script import Item, Script, Scripted, ScriptSource
 from outrider.testing._simulator.model import ModelSource
 from outrider.testing._simulator.program import StartFailed, read_invocation
@@ -50,11 +49,8 @@ STREAMING: Final = ("claude", "--output-format", "stream-json", "--verbose", "--
 
 
 class PipeStreams:
-    """The agent's stdin, stdout and stderr.
-
-    What it writes is kept here, so that it never waits for a reader; a byte in the socket says that there is
-    more, and the end of the socket that the agent has ended.
-    """
+    """The agent's stdin, stdout and stderr. What it writes is kept here, so that it never waits for a reader;
+    a byte in the socket says that there is more, and the end of the socket that the agent has ended."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -377,22 +373,8 @@ class Simulator(Asked, Transport):
         """Where it keeps its sessions."""
         return self._folders.config_dir
 
-    def release(self) -> None:
-        """Let all requests continue that `hang()` holds now."""
-        self._source.hanging.release()
-
-    def wait_for_hang(self, timeout: float = 30.0) -> None:
-        """Block this thread until a request has come to a `hang()`.
-
-        Raises `TimeoutError` if none does.
-        """
-        self._source.hanging.gate.wait_reached(timeout)
-
     def options(self, **fields: Unpack[OptionFields]) -> Options:
-        """Options that use this agent; those given are added.
-
-        Raises `OptionsError` for what cannot work.
-        """
+        """Options that use this agent; those given are added. Raises `OptionsError` for what cannot work."""
         if not self._is_executable:
             own: OptionFields = {"transport": self}
             whole: OptionFields = {**own, **fields}

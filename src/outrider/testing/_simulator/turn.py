@@ -10,15 +10,14 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import text_of
-from outrider.testing._simulator.frames import reminder
+from outrider.testing._simulator.frames import reminder, text_of
 from outrider.testing._simulator.host.hooks import Verdict
 from outrider.testing._simulator.model import ApiError
 from outrider.testing._simulator.model_loop import Ended, ModelLoop
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.frames import ToolCall
     from outrider.testing._simulator.run import Run
 
 
@@ -89,7 +88,7 @@ class PromptQueue:
         return [prompt.uuid for prompt in self._waiting if prompt.uuid is not None]
 
     def add(self, prompt: Prompt) -> bool:
-        """Add one; false for one whose uuid was seen before, which is dropped."""
+        """Add a prompt. Returns False, and drops it, if its uuid was seen before."""
         if prompt.uuid is not None:
             if prompt.uuid in self._seen:
                 return False
@@ -118,21 +117,20 @@ class PromptQueue:
         return folded
 
     def cancel(self, uuid: str) -> bool:
-        """Take one back."""
         left = [prompt for prompt in self._waiting if prompt.uuid != uuid]
         is_found = len(left) < len(self._waiting)
         self._waiting = left
         return is_found
 
     def clear(self) -> list[str]:
-        """Take all back that have a uuid; returns these."""
+        """Withdraw all prompts that have a uuid; returns the uuids."""
         uuids = self.uuids
         self._waiting = [prompt for prompt in self._waiting if prompt.uuid is None]
         return uuids
 
 
 def _joined(prompts: list[Prompt]) -> str | list[JsonObject]:
-    """One content for several prompts."""
+    """The content of several prompts as one."""
     if all(isinstance(prompt.content, str) for prompt in prompts):
         return "\n".join(cast("str", prompt.content) for prompt in prompts)
     return [block for prompt in prompts for block in _blocks(prompt.content)]
@@ -251,13 +249,13 @@ class Turn:
         return verdict
 
     def begin(self) -> None:
-        """Write what a turn begins with, once."""
+        """Write the `init` frame, once."""
         if not self._is_begun:
             self._is_begun = True
             self._run.say(self._run.introspection.init_frame(self.uuids))
 
     def show(self) -> None:
-        """Write the prompts back, once, if the host wants to see them."""
+        """Replay the prompts, once, if the host asked for that."""
         if self._has_shown:
             return
         self._has_shown = True
@@ -333,7 +331,6 @@ class Turn:
         return {"is_error": True, "stop_reason": error.stop_reason, "result": error.text, **error.facts}
 
     def _aborted(self) -> JsonObject:
-        """The turn was interrupted."""
         run, loop = self._run, self.loop
         self.begin()
         self.show()
@@ -378,7 +375,7 @@ class Turn:
         }
 
     def _local(self, text: str, **fields: object) -> JsonObject:
-        """The end of a turn that did not ask the model."""
+        """The result of a turn that did not ask the model."""
         ended: JsonObject = {"is_error": False, "num_turns": 0, "stop_reason": None, "subtype": "success"}
         return {**ended, "result": text, **fields}
 
@@ -404,7 +401,7 @@ class Turn:
         return self._local("", local_command="clear")
 
     def _whole(self, fields: JsonObject) -> JsonObject:
-        """The result with what every one has. Its type does not come first, as in the program."""
+        """The result with the fields that all results have, in the program's order."""
         run = self._run
         took = int((time.monotonic() - self._began) * 1000)
         origin = self.prompts[0].origin
@@ -463,7 +460,7 @@ class Deferred:
         self._unavailable: ToolCall | None = None
 
     def found(self, call: ToolCall) -> None:
-        """The session that is resumed was left with a call."""
+        """Note the call that the resumed session was left with."""
         self._call, hooks = call, self._run.hooks
         hooks.continued, hooks.prompt_id = call.id, None
         # In the program, they race; here the host always loses where it has not asked to be waited for.
@@ -471,7 +468,7 @@ class Deferred:
 
     @property
     def is_due(self) -> bool:
-        """Whether the session is to continue now."""
+        """Whether to continue with the call now."""
         has_waited = not self._run.invocation.await_initialize or self._run.initialize is not None
         return self._call is not None and has_waited
 

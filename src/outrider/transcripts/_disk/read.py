@@ -1,7 +1,4 @@
-"""Reads and searches the sessions that Claude Code keeps on this machine: `Disk` and `Search`.
-
-Does not change them: `write` does. Everything here blocks: call it in a thread.
-"""
+"""Reads and searches the sessions that Claude Code keeps on this machine. Everything here blocks."""
 
 from __future__ import annotations
 
@@ -390,12 +387,9 @@ class Disk:
     def read(
         self, session_id: str, project: StrPath | None = None, wanted: MessageRange | None = None
     ) -> builtins.list[TranscriptEntry]:
-        """The messages of a conversation, first to last.
-
-        For the `last` ones no more of the file is read than it takes. Where the conversation was compacted, a
-        summary stands for what came before, unless the history is `full`. Damaged lines are left out; what
-        follows one has no beginning.
-        """
+        """The messages of a conversation, first to last. For the `last` ones no more of the file is read than
+        it takes. Where the conversation was compacted, a summary stands for what came before, unless the
+        history is `full`. Damaged lines are left out; what follows one has no beginning."""
         wanted = wanted or MessageRange()
         is_agent, history = wanted.agent is not None, wanted.history
         file = self.find(session_id, project)

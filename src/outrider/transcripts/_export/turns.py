@@ -1,7 +1,4 @@
-"""Groups a session into turns as people read them, and exports it: JSON here, other formats in their modules.
-
-Formatting is in `html` and `markdown`.
-"""
+"""Groups a session into turns as people read them, and exports it: JSON here, the others in `formats`."""
 
 from __future__ import annotations
 
@@ -34,9 +31,11 @@ _COST_ENTRY: Final = "cost-state"
 
 FROM_PROGRAM: Final = (
     "<task-notification>",
-    "<local-command-stdout>",
+    "<local-command-",
     "<command-name>",
     "<system-reminder>",
+    "<bash-std",
+    "[Request interrupted by user",
 )
 """How texts begin that the program puts where a prompt would be."""
 
@@ -110,8 +109,6 @@ class Agent(msgspec.Struct):
 
 
 class Transcript(msgspec.Struct):
-    """All of a session."""
-
     title: str
     facts: list[tuple[str, str]]
     turns: list[Turn]
@@ -320,7 +317,6 @@ def _is_base64(data: str) -> bool:
 
 
 def _blocks(content: object) -> list[JsonObject]:
-    """The blocks of a content; a text is one."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     items = cast("list[object]", content) if isinstance(content, list) else [content]
@@ -359,10 +355,10 @@ def exported(bundle: Bundle, form: ExportFormat = "markdown", *, redact: bool | 
 
     transcript = read(bundle, redact=redact is not False)
     if form == "html":
-        from outrider.transcripts._export.html import html
+        from outrider.transcripts._export.formats import html
 
         return html(transcript)
-    from outrider.transcripts._export.markdown import markdown
+    from outrider.transcripts._export.formats import markdown
 
     return markdown(transcript)
 

@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Final
 from outrider._threads import run_sync
 from outrider.errors import SessionExists, TranscriptError
 from outrider.transcripts._copies import is_same, says_archived, without_notes
-from outrider.transcripts._disk.files import METADATA, Found, SessionFile, agent_files, open_file
+from outrider.transcripts._disk.files import (
+    METADATA,
+    Found,
+    SessionFile,
+    agent_files,
+    append,
+    archive,
+    delete,
+    open_file,
+    put,
+)
 from outrider.transcripts._disk.read import Disk, describe_facts, load_bundle, read_facts
-from outrider.transcripts._disk.write import append, archive, delete, put
 from outrider.transcripts._entries import fields_of, read_json
 from outrider.transcripts._values import MessageRange
 

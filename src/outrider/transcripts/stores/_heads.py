@@ -245,6 +245,10 @@ class HeadStore(BlockingStore):
         """
         await self._run("change_record", self._change_record, record_place(kind, id), change)
 
+    async def delete_record(self, kind: str, id: str) -> None:
+        """Remove a record, if there is one. Raises `SessionBusy` if somebody has its lease."""
+        await self._run("delete_record", self._delete, record_place(kind, id))
+
     async def list_records(self, kind: str) -> list[str]:
         """The listed records of a kind, those that were changed last first."""
         return await self._run("list_records", self._list_records, kind)
@@ -335,7 +339,8 @@ class HeadStore(BlockingStore):
             self._check_lease(place, self._lease(head))
             is_gone = {name: place.subpath is None or name == plain(place.part) for name in head.parts}
             gone = tuple((name, part) for name, part in head.parts.items() if is_gone[name])
-            if not gone:
+            # A record has a summary and no parts.
+            if not gone and (place.subpath is not None or head.summary is None):
                 return None
             made = replace(head, parts={name: head.parts[name] for name in is_gone if not is_gone[name]})
             if place.subpath is None:

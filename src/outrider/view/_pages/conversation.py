@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Final
 
 from outrider.transcripts._entries import fields_of
 from outrider.view._pages.markup import Markup, amount, h, lasting, markdown, moment, money, size
-from outrider.view._pages.tools import Call, Shown, block_element, call_element, clipped, result_blocks
-from outrider.view._sources.transcript import Line, blocks_of, is_answer, is_call, items_of
+from outrider.view._pages.tools import (
+    Call,
+    Shown,
+    block_element,
+    call_element,
+    clipped,
+    result_blocks,
+    terminal,
+)
+from outrider.view._sources.transcript import Line, blocks_of, is_answer, is_call, items_of, noted, typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,13 +25,6 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 40
 """How many entries a prompt may follow; if it follows an earlier one, the conversation was rewound."""
-_FROM_PROGRAM: Final = (
-    *("<task-notification>", "<local-command-stdout>", "<local-command-stderr>", "<system-reminder>"),
-    *("<bash-stdout>", "<bash-stderr>", "[Request interrupted by user"),
-)
-"""How texts begin that Claude Code puts where a prompt would be."""
-_COMMAND: Final = ("<command-name>", "</command-name>")
-_ARGUMENTS: Final = ("<command-args>", "</command-args>")
 
 
 class Pairs:
@@ -199,22 +200,12 @@ def _user(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup
         summary = h("summary", h("b", "Summary"), h("span", "of what was said before", class_="about"))
         inside = list(clipped(words, shown, line.offset, lambda part: markdown(part, redact=False)))
         return _frame(line, shown, "summary", h("details", summary, h("div", inside, class_="body")))
-    stripped = words.lstrip()
-    if stripped.startswith(_FROM_PROGRAM):
-        return _frame(
-            line,
-            shown,
-            "note",
-            list(
-                clipped(_without_tags(words), shown, line.offset, lambda part: h("div", part, class_="text"))
-            ),
-        )
-    command = _between(words, _COMMAND)
-    if command is not None:
-        words = f"{command} {_between(words, _ARGUMENTS) or ''}".strip()
+    said = typed(words)
+    if said is None:
+        return _note_row(line, shown, words)
     pieces: list[Markup] = []
-    if words.strip():
-        pieces += clipped(words.strip("\n"), shown, line.offset, lambda part: h("div", part, class_="text"))
+    if said.strip():
+        pieces += clipped(said, shown, line.offset, lambda part: h("div", part, class_="text"))
     pieces += [
         block_element(block, shown, line.offset, place)
         for place, block in enumerate(blocks)
@@ -272,30 +263,16 @@ def _strays(line: Line, blocks: list[JsonObject], pairs: Pairs, shown: Shown) ->
     return _frame(line, shown, "claude work", made)
 
 
-def _without_tags(words: str) -> str:
-    """The words of the program, without the names that they stand in."""
-    for name in (
-        "local-command-stdout",
-        "local-command-stderr",
-        "bash-stdout",
-        "bash-stderr",
-        "system-reminder",
-    ):
-        words = words.replace(f"<{name}>", "").replace(f"</{name}>", "")
-    return words.strip() or "(nothing)"
-
-
-def _between(words: str, marks: tuple[str, str]) -> str | None:
-    _, begun, rest = words.partition(marks[0])
-    found, ended, _ = rest.partition(marks[1])
-    return found.strip() if begun and ended else None
-
-
 # The program.
 
 
 def _plain_row(line: Line, shown: Shown, kind: str, words: str) -> Markup:
     return _frame(line, shown, kind, h("p", words))
+
+
+def _note_row(line: Line, shown: Shown, words: str) -> Markup:
+    said = clipped(noted(words), shown, line.offset, lambda part: h("div", terminal(part), class_="text"))
+    return _frame(line, shown, "note", list(said))
 
 
 def _system(line: Line, shown: Shown) -> Markup | None:
@@ -311,12 +288,7 @@ def _system(line: Line, shown: Shown) -> Markup | None:
     words = raw.get("content")
     if not isinstance(words, str) or not words.strip() or subtype in ("init", "turn_duration"):
         return None
-    return _frame(
-        line,
-        shown,
-        "note",
-        list(clipped(_without_tags(words), shown, line.offset, lambda part: h("div", part, class_="text"))),
-    )
+    return _note_row(line, shown, words)
 
 
 def _retry(raw: JsonObject) -> str:

@@ -68,19 +68,24 @@ def page(
             class_="brand",
         ),
         h("nav", links, aria_label="Pages"),
+        h("span", title, class_="crumb", aria_hidden="true") if kind == "session-page" else None,
         h("span", class_="grow"),
         h("span", "live", class_="live-sign", hidden=True, role="status"),
         h("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark"),
         h("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys"),
         class_="top",
     )
-    rows = [h("tr", h("th", [h("kbd", key) for key in keys.split()]), h("td", says)) for keys, says in _KEYS]
+    rows = [h("div", h("dt", [h("kbd", key) for key in keys.split()]), h("dd", says)) for keys, says in _KEYS]
     help_dialog = h(
         "dialog",
         h("h2", "Keys"),
-        h("table", h("tbody", rows)),
-        h("p", f"Outrider {__version__}. Nothing here leaves this machine.", class_="note"),
-        h("form", h("button", "Close"), method="dialog"),
+        h("dl", rows, class_="keys"),
+        h(
+            "form",
+            h("span", f"Outrider {__version__}. Nothing here leaves this machine.", class_="note"),
+            h("button", "Close"),
+            method="dialog",
+        ),
         id="help",
         aria_label="Keys",
     )

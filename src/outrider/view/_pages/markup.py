@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 from outrider._display import plain
 from outrider.redaction import DEFAULT
-from outrider.transcripts._export.markup import highlighted, rendered
+from outrider.transcripts._export.formats import highlighted, rendered
 
 Attribute: TypeAlias = str | int | float | bool | None
 _VOID: Final = frozenset(("br", "hr", "img", "input", "link", "meta"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
@@ -17,7 +16,7 @@ from outrider.view._pages.markup import Markup, amount, h, lasting, moment, mone
 from outrider.view._pages.timeline import timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from outrider.transcripts import SearchHit, StoredSession
     from outrider.view._sources.library import Agent, OpenSession, Project
@@ -29,6 +28,12 @@ PAGE: Final = 100
 _LIVE_SECONDS: Final = 20.0
 """One that was written to so lately counts as running."""
 _MOST_TURNS: Final = 1_000
+_SORTS: Final = (
+    ("cost", "cost", "What cost most first"),
+    ("time", "time", "What took longest first: from its first to its last entry"),
+    ("size", "size", "The largest first"),
+    ("", "last used", "What was used last first"),
+)
 _SINCE: Final = {"": "any time", "1": "24 hours", "7": "7 days", "30": "30 days", "365": "a year"}
 
 
@@ -41,12 +46,18 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     tag: str = ""
     days: str = ""
     archived: str = ""
+    sort: str = ""
+    """What comes first: `cost`, `time`, `size`; else those that were used last."""
     until: str = ""
     """The cursor: those that were used last no later than this."""
+    page: str = ""
+    """The cursor, if they are sorted otherwise."""
 
     @classmethod
     def read(cls, params: Mapping[str, str]) -> Filter:
-        return cls(**{name: params.get(name, "").strip()[:1000] for name in cls.__struct_fields__})
+        read = {name: params.get(name, "").strip()[:1000] for name in cls.__struct_fields__}
+        known = any(read["sort"] == sort for sort, _, _ in _SORTS)
+        return cls(**read if known else {**read, "sort": ""})
 
     def query(self, limit: int | None) -> SessionQuery:
         until = None
@@ -71,9 +82,28 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def address(self, root: str, **changes: str) -> str:
-        fields = {**msgspec.structs.asdict(self), "until": "", **changes}
+        fields = {**msgspec.structs.asdict(self), "until": "", "page": "", **changes}
         told = urlencode({name: value for name, value in fields.items() if value})
         return f"{root}/{'?' if told else ''}{told}"
+
+    @property
+    def first(self) -> int:
+        """How many come before those of this page, if they are sorted."""
+        return int(self.page) * PAGE if self.page.isdigit() and len(self.page) < 6 else 0
+
+    def sorted(self, infos: Sequence[StoredSession], costs: Mapping[str, float]) -> list[StoredSession]:
+        """What has most of it first."""
+        worth: dict[str, Callable[[StoredSession], float]] = {
+            "cost": lambda info: costs.get(info.id, -1.0),
+            "time": lambda info: took(info) or -1.0,
+            "size": lambda info: info.size or 0,
+        }
+        return sorted(infos, key=worth[self.sort], reverse=True)
+
+
+def took(info: StoredSession) -> float | None:
+    """Seconds from its first to its last entry."""
+    return (info.last_modified - info.created_at).total_seconds() if info.created_at else None
 
 
 # The list.
@@ -119,7 +149,11 @@ def list_body(
             "archived",
             class_="check",
         ),
-        h("input", type="hidden", name="project", value=chosen.project) if chosen.project else None,
+        [
+            h("input", type="hidden", name=name, value=value)
+            for name, value in (("project", chosen.project), ("sort", chosen.sort))
+            if value
+        ],
         h("button", "Search"),
         method="get",
         action=f"{root}/",
@@ -162,24 +196,48 @@ def list_rows(
 ) -> Markup:
     """The sessions, by day."""
     now = datetime.now(UTC)
-    made: list[Markup] = []
+    made = [_heads(root, chosen)] if infos else []
     day = ""
     for info in infos:
-        this = _day(info.last_modified, now)
+        this = day if chosen.sort else _day(info.last_modified, now)
         if this != day:
             day = this
             made.append(h("h2", day, class_="day"))
         made.append(_session_row(root, info, costs.get(info.id), now, with_project=not chosen.project))
     if not infos:
+        is_filtered = msgspec.structs.replace(chosen, sort="") != Filter()
         made.append(
-            h("p", "No session matches." if chosen != Filter() else "No sessions yet.", class_="empty")
+            h(
+                "div",
+                h("b", "No session matches" if is_filtered else "No sessions yet"),
+                h("p", h("a", "Show all", href=f"{root}/"))
+                if is_filtered
+                else h("p", "They appear here as soon as Claude Code runs."),
+                class_="empty",
+            )
         )
     if has_more and infos:
         after = f"{infos[-1].last_modified.timestamp() - 0.000001:.6f}"
-        made.append(
-            h("a", "Earlier sessions", href=chosen.address(root, until=after), class_="more", rel="next")
-        )
+        cursor = {"page": str(chosen.first // PAGE + 1)} if chosen.sort else {"until": after}
+        says = "More sessions" if chosen.sort else "Earlier sessions"
+        made.append(h("a", says, href=chosen.address(root, **cursor), class_="more", rel="next"))
     return Markup("".join(made))
+
+
+def _heads(root: str, chosen: Filter) -> Markup:
+    """What the columns are, and a way to sort by each."""
+    made = [
+        h(
+            "a",
+            name,
+            href=chosen.address(root, sort=sort),
+            class_="num",
+            title=says,
+            aria_current="true" if chosen.sort == sort else None,
+        )
+        for sort, name, says in _SORTS
+    ]
+    return h("nav", made, class_="heads", aria_label="Sort by")
 
 
 def _day(when: datetime, now: datetime) -> str:
@@ -201,7 +259,7 @@ def _session_row(
     root: str, info: StoredSession, cost: float | None, now: datetime, *, with_project: bool
 ) -> Markup:
     is_live = (now - info.last_modified).total_seconds() < _LIVE_SECONDS
-    took = (info.last_modified - info.created_at).total_seconds() if info.created_at else None
+    long = took(info)
     prompt = info.first_prompt if info.first_prompt and info.first_prompt != info.title else ""
     parts = [
         h("span", _name(info.cwd), class_="project", title=info.cwd) if with_project and info.cwd else None,
@@ -213,7 +271,7 @@ def _session_row(
     ]
     return h(
         "a",
-        h("span", class_="dot live" if is_live else "dot", title="being written to" if is_live else None),
+        h("span", class_="dot live", title="being written to") if is_live else None,
         h(
             "span",
             h("b", DEFAULT.mask(info.title) or "(no title)"),
@@ -224,7 +282,7 @@ def _session_row(
         h("span", money(cost) if cost else "", class_="num cost", title="cost"),
         h(
             "span",
-            lasting(took) if took and took >= 1 else "",
+            lasting(long) if long and long >= 1 else "",
             class_="num long",
             title="from its beginning to its end",
         ),
@@ -249,7 +307,6 @@ def hit_row(root: str, hit: SearchHit, words: str) -> Markup:
         said = [h("span", excerpt[:place]), h("mark", excerpt[place:end]), h("span", excerpt[end:])]
     return h(
         "a",
-        h("span", class_="dot"),
         h(
             "span",
             h("b", DEFAULT.mask(session.title)),
@@ -272,12 +329,6 @@ def hit_row(root: str, hit: SearchHit, words: str) -> Markup:
 # One session.
 
 
-def resume_command(info: StoredSession) -> str:
-    """What goes on with it, in a shell."""
-    back = f"cd {shlex.quote(info.cwd)} && " if info.cwd else ""
-    return f"{back}claude --resume {info.id}"
-
-
 def session_body(
     root: str,
     opened: OpenSession,
@@ -286,7 +337,7 @@ def session_body(
     *,
     agent: Agent | None,
     is_live: bool,
-    can_resume: bool,
+    resume: str | None,
 ) -> list[Markup]:
     """The page around a conversation."""
     info = opened.info
@@ -320,7 +371,7 @@ def session_body(
             ("Session", h("a", info.id[:8], href=base) if agent else h("span", info.id[:8], title=info.id)),
             ("Subagent", " · ".join(filter(None, (agent.kind, agent.id))) if agent else None),
         ),
-        h("div", id="figures"),
+        h("div", id="figures", class_="loading"),
         h(
             "div",
             h(
@@ -336,10 +387,10 @@ def session_body(
                 "Copy resume command",
                 type="button",
                 id="resume",
-                data_copy=resume_command(info),
-                title=resume_command(info),
+                data_copy=resume,
+                title=resume,
             )
-            if can_resume
+            if resume is not None
             else None,
             menu if agent is None else None,
             h(
@@ -383,7 +434,7 @@ def session_body(
     main = h(
         "main",
         head,
-        h("div", id="timeline"),
+        h("div", id="timeline", class_="loading"),
         h(
             "div",
             h("button", "Earlier", type="button", id="earlier", class_="more"),

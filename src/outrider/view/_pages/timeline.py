@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from outrider.view._pages.markup import Markup, h, lasting
+from outrider.view._pages.markup import Markup, amount, h, lasting
 from outrider.view._sources.outline import LANES
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from outrider.view._sources.outline import Outline
 
-_WIDTH, _LEFT, _LANE = 1000, 56, 15
+_WIDTH, _LEFT, _LANE, _CONTEXT = 1000, 56, 15, 34
 _PAUSE: Final = 120.0
 """Seconds. When nothing runs for longer, the clock of the timeline stands still."""
 _SHORT_PAUSE: Final = 4.0
@@ -55,15 +55,18 @@ def timeline(outline: Outline, link: str) -> Markup:
         return Markup("")
     clock = _Clock(spans)
     lanes = [number for number in range(len(LANES)) if any(each & 127 == number for each in outline.lanes)]
-    height = _LANE * len(lanes) + 22
+    top = _CONTEXT if outline.given else 0
+    height = top + _LANE * len(lanes) + 22
     scale = (_WIDTH - _LEFT - 8) / clock.seconds
 
     def x(time: float) -> float:
         return _LEFT + clock.at(time) * scale
 
     def parts() -> Iterator[Markup]:
+        if top:
+            yield from _context(outline, x)
         for row, lane in enumerate(lanes):
-            y = row * _LANE
+            y = top + row * _LANE
             yield h("text", LANES[lane], x=_LEFT - 8, y=y + 11, class_="lane", text_anchor="end")
             yield h("line", x1=_LEFT, x2=_WIDTH - 8, y1=y + _LANE - 0.5, y2=y + _LANE - 0.5, class_="grid")
             yield from _bars(outline, lane, y, x, link)
@@ -91,11 +94,11 @@ def timeline(outline: Outline, link: str) -> Markup:
 def _bars(outline: Outline, lane: int, y: int, x: Callable[[float], float], link: str) -> Iterator[Markup]:
     """The bars of a lane; those that would touch are one."""
     left = right = -1.0
-    first, count, failed = 0, 0, False
+    first, count, failed, took = 0, 0, False, 0.0
 
     def bar() -> Markup:
         kind = f"{LANES[lane]} failed" if failed else LANES[lane]
-        says = LANES[lane] if count == 1 else f"{LANES[lane]}: {count:,}"
+        says = f"{LANES[lane]}, {lasting(took)}" if count == 1 else f"{LANES[lane]}: {count:,}"
         shape = h(
             "rect",
             x=f"{left:.1f}",
@@ -120,8 +123,26 @@ def _bars(outline: Outline, lane: int, y: int, x: Callable[[float], float], link
         if count:
             yield bar()
         left, right, first, count, failed = begins, max(ends, begins + 1.6), offset, 1, is_failed
+        took = end - start
     if count:
         yield bar()
+
+
+def _context(outline: Outline, x: Callable[[float], float]) -> Iterator[Markup]:
+    """How full the context was: what the model was given, at most once for each point."""
+    most, base = max(outline.given), _CONTEXT - 3
+    peaks: dict[int, int] = {}
+    for time, given in zip(outline.given_at, outline.given, strict=True):
+        place = round(x(time))
+        peaks[place] = max(peaks.get(place, 0), given)
+    steps = "".join(
+        f"H{place}V{base - given / most * (base - 4):.1f}" for place, given in sorted(peaks.items())
+    )
+    says = f"Context, at most {most:,} tokens"
+    yield h("text", "context", x=_LEFT - 8, y=base - 3, class_="lane", text_anchor="end")
+    path = f"M{min(peaks)} {base}{steps}H{_WIDTH - 8}V{base}Z"
+    yield h("path", h("title", says), d=path, class_="context")
+    yield h("text", amount(most), x=_WIDTH - 10, y=10, class_="tick", text_anchor="end")
 
 
 def _axis(clock: _Clock, scale: float, height: int) -> Iterator[Markup]:
@@ -129,5 +150,5 @@ def _axis(clock: _Clock, scale: float, height: int) -> Iterator[Markup]:
     for number in range(int(clock.seconds / step) + 1):
         place = _LEFT + number * step * scale
         label = lasting(number * step).replace(".0 s", " s").replace(" 0 s", "").replace(" 0 m", "")
-        anchor = "start" if number == 0 else "middle"
+        anchor = "start" if number == 0 else "end" if place > _WIDTH - 30 else "middle"
         yield h("text", label, x=f"{place:.0f}", y=height - 4, class_="tick", text_anchor=anchor)

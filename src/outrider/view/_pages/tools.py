@@ -18,7 +18,7 @@ import msgspec
 
 from outrider.redaction import DEFAULT
 from outrider.transcripts._entries import fields_of
-from outrider.view._pages.markup import Markup, code, h, lasting, markdown
+from outrider.view._pages.markup import Markup, code, h, lasting, markdown, text
 from outrider.view._sources.transcript import blocks_of, items_of
 from outrider.wire import JsonObject
 
@@ -37,7 +37,10 @@ _MOST_MARKED: Final = 40
 _LONGEST_MARKED: Final = 200
 """Lines of a diff in which words are compared, and how long they may be: it takes the square of that."""
 _NUMBERED: Final = re.compile(r"^ *(\d+)(?:→|\t)(.*)$")
-_ANSI: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_ANSI: Final = re.compile(r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_STYLES: Final = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse"}
+_ENDS: Final = {22: ("bold", "dim"), 23: ("italic",), 24: ("underline",), 27: ("inverse",)}
+"""What a terminal is told by numbers."""
 _ABOUT: Final = (
     *("command", "file_path", "notebook_path", "pattern", "url", "query", "skill", "description"),
     *("subject", "title", "path", "prompt", "question", "name"),
@@ -92,15 +95,25 @@ class Call(msgspec.Struct, kw_only=True):
 Body: TypeAlias = Iterator[Markup]
 
 
+class View(msgspec.Struct, frozen=True):
+    """How a kind of call is shown."""
+
+    lane: str
+    body: Callable[[Call, Shown], Body]
+    shows: tuple[str, ...] = ()
+    """The fields of the input that the body shows; the others are listed above it."""
+    is_open: bool = False
+
+
 def call_element(call: Call, shown: Shown) -> Markup:
     """A call that can be opened."""
-    kind, view, is_open = _VIEWS.get(call.name, ("other", _other, False))
-    server = ""
-    title = call.name
+    view = _VIEWS.get(call.name, _OTHER)
+    kind, server, title = view.lane, "", call.name
     if call.name.startswith("mcp__"):
         _, _, rest = call.name.partition("__")
         server, _, title = rest.partition("__")
         kind = "mcp"
+    named, about = _about(call, shown)
     state = "failed" if call.is_error else "running" if call.result is None else "done"
     badges = [
         h("span", lasting(call.seconds), class_="took") if call.seconds is not None else None,
@@ -111,31 +124,45 @@ def call_element(call: Call, shown: Shown) -> Markup:
     ]
     summary = h(
         "summary",
-        h("span", class_=f"dot {state}", aria_hidden="true"),
+        h("span", class_="sign", aria_hidden="true"),
         h("b", shown.mask(title or call.name)),
         h("span", server, class_="server") if server else None,
-        h("span", _about(call, shown), class_="about"),
+        h("span", about, class_="about"),
         _counts(call),
         badges,
     )
-    body = h("div", list(view(call, shown)), _agents(call, shown), class_="body")
+    # What stands in full above is not said again, unless the tool is one that we do not know.
+    said = named if call.name in _VIEWS and about == call.field(named) else ""
+    body = h("div", list(_body(call, view, shown, said)), _agents(call, shown), class_="body")
     # Links to the entry of its result lead here.
     place = f"{shown.prefix}e{call.result_offset}" if call.result_offset else None
-    return h("details", summary, body, class_=f"call {kind} {state}", open=is_open or None, id=place)
+    return h("details", summary, body, class_=f"call {kind} {state}", open=view.is_open or None, id=place)
 
 
-def _about(call: Call, shown: Shown) -> str:
-    values = (call.field(name) for name in _ABOUT)
-    found = next((" ".join(value.split()) for value in values if value.strip()), "")
+def _body(call: Call, view: View, shown: Shown, said: str = "") -> Body:
+    """All of a call, but for the field that has been said, and, unless somebody decides, what is not set."""
+    rest = {
+        name: value
+        for name, value in call.input.items()
+        if name not in view.shows and name != said and not (shown.base and value in (None, False))
+    }
+    yield from fields_element(rest, shown, call.offset)
+    yield from view.body(call, shown)
+
+
+def _about(call: Call, shown: Shown) -> tuple[str, str]:
+    """The field that says what a call is about, and what it says."""
+    named = next((name for name in _ABOUT if call.field(name).strip()), "")
+    found = " ".join(call.field(named).split())
     questions = items_of(call.input.get("questions"))
     if not found and questions:
         found = str(fields_of(questions[0]).get("question", ""))
-    return shown.mask(found[:300])
+    return named, shown.mask(found[:300])
 
 
 def _counts(call: Call) -> Markup | None:
     """How many lines a change adds and removes."""
-    if call.name not in ("Edit", "MultiEdit", "Write") or call.is_error:
+    if _VIEWS.get(call.name, _OTHER).body is not _change or call.is_error:
         return None
     lines = [line for hunk in _hunks(call) for line in hunk[2]]
     added = sum(line[:1] == "+" for line in lines)
@@ -177,7 +204,75 @@ def more(shown: Shown, offset: int, says: str) -> Markup:
 
 def output(words: str, kind: str = "") -> Markup:
     """What a program printed."""
-    return h("pre", h("code", _ANSI.sub("", words)), class_=f"out {kind}".strip(), tabindex=0)
+    return h("pre", h("code", terminal(words)), class_=f"out {kind}".strip(), tabindex=0)
+
+
+def terminal(words: str) -> Markup:
+    """What a terminal shows of a text: in its colors, and of a line that was written again, the last."""
+    if "\r" in words:
+        words = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in words.split("\n"))
+    if "\x1b" not in words:
+        return text(words)
+    made: list[Markup] = []
+    styles: dict[str, str] = {}
+    place = 0
+
+    def add(part: str) -> None:
+        if part:
+            kinds = " ".join(styles.values())
+            made.append(h("span", part, class_=kinds) if kinds else text(part))
+
+    for found in _ANSI.finditer(words):
+        add(words[place : found.start()])
+        place = found.end()
+        if found[2] == "m":
+            _style(found[1], styles)
+    add(words[place:])
+    return Markup("".join(made))
+
+
+def _style(numbers: str, styles: dict[str, str]) -> None:
+    """Change how what follows looks, as a terminal is told to."""
+    left = [int(each) if each.isdigit() and len(each) < 4 else 0 for each in re.split("[;:]", numbers)][::-1]
+    while left:
+        number = left.pop()
+        if number == 0:
+            styles.clear()
+        elif number in _STYLES:
+            styles[_STYLES[number]] = _STYLES[number]
+        elif number in _ENDS:
+            for name in _ENDS[number]:
+                styles.pop(name, None)
+        elif number in (38, 48) and left:
+            color = _color(left)
+            if color is not None:
+                styles["ink" if number == 38 else "ground"] = f"{'a' if number == 38 else 'g'}{color}"
+        elif number in (39, 49):
+            styles.pop("ink" if number == 39 else "ground", None)
+        elif 30 <= number <= 37 or 90 <= number <= 97:
+            styles["ink"] = f"a{number - 30 if number < 90 else number - 82}"
+        elif 40 <= number <= 47 or 100 <= number <= 107:
+            styles["ground"] = f"g{number - 40 if number < 100 else number - 92}"
+
+
+def _color(left: list[int]) -> int | None:
+    """The nearest of the sixteen colors that pages have to one of 256, or of all."""
+    kind = left.pop()
+    if kind == 5 and left:
+        number = left.pop()
+        if number < 16:
+            return number
+        if number >= 232:
+            red = green = blue = (number - 232) * 11
+        else:
+            red, green, blue = ((number - 16) // each % 6 * 51 for each in (36, 6, 1))
+    elif kind == 2 and len(left) >= 3:
+        red, green, blue = (left.pop() for _ in range(3))
+    else:
+        return None
+    middle = max(red, green, blue) / 2
+    hue = sum(bit for bit, part in ((1, red), (2, green), (4, blue)) if part > max(middle, 50))
+    return hue + 8 * (max(red, green, blue) > 200)
 
 
 def numbered(source: str, first: int, filename: str = "", sign: str = "") -> Markup:
@@ -267,7 +362,6 @@ def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
 
 
 def _other(call: Call, shown: Shown) -> Body:
-    yield from fields_element(call.input, shown, call.offset)
     if call.result:
         yield h("p", "Error" if call.is_error else "Result", class_="label")
     yield from _items(call, shown)
@@ -306,10 +400,12 @@ def _hunks(call: Call) -> list[Hunk]:
             found.append((old if isinstance(old, int) else 1, new if isinstance(new, int) else 1, texts))
     if found:
         return found
-    if call.name == "Write":
-        return [(0, 1, [f"+{line}" for line in call.field("content").removesuffix("\n").split("\n")])]
-    edits = call.input.get("edits")
-    changes = [fields_of(edit) for edit in items_of(edits)] or [call.input]
+    if call.name in ("Write", "NotebookEdit"):
+        now, before = call.field("content") or call.field("new_source"), call.output.get("old_source")
+        if isinstance(before, str) and before:
+            return [(0, 0, changed_lines(before, now))]
+        return [(0, 1, [f"+{line}" for line in now.removesuffix("\n").split("\n")])]
+    changes = [fields_of(edit) for edit in items_of(call.input.get("edits"))] or [call.input]
     return [
         (0, 0, made)
         for change in changes
@@ -329,7 +425,13 @@ def changed_lines(before: str, after: str) -> list[str]:
 def _change(call: Call, shown: Shown) -> Body:
     if call.is_error:
         yield from _items(call, shown)
-    yield from diff(_hunks(call), shown, call.offset, PurePath(call.field("file_path")).name)
+    edits = items_of(call.input.get("edits"))
+    if any(not {*fields_of(each)} <= {"old_string", "new_string"} for each in edits):
+        # Such as that every occurrence is meant.
+        yield from fields_element({"edits": call.input["edits"]}, shown, call.offset)
+    # A cell is taken for Python, which most are.
+    name = "cell.py" if call.name == "NotebookEdit" else PurePath(call.field("file_path")).name
+    yield from diff(_hunks(call), shown, call.offset, name)
 
 
 def diff(hunks: list[Hunk], shown: Shown, offset: int, filename: str = "") -> Body:
@@ -421,14 +523,7 @@ def _bash(call: Call, shown: Shown) -> Body:
         yield from _items(call, shown)
 
 
-def _search(call: Call, shown: Shown) -> Body:
-    given = {name: value for name, value in call.input.items() if name not in ("pattern", "query", "url")}
-    yield from fields_element(given, shown, call.offset)
-    yield from _items(call, shown)
-
-
 def _page(call: Call, shown: Shown) -> Body:
-    yield from fields_element(call.input, shown, call.offset)
     if call.text.strip():
         yield from clipped(call.text, shown, call.offset, lambda part: markdown(part, redact=False))
 
@@ -476,6 +571,8 @@ def _question(call: Call, shown: Shown) -> Body:
             rows.append(
                 h("li", sign, h("b", shown.mask(label)), " ", says, class_="chosen" if is_chosen else "")
             )
+            if isinstance(preview := option.get("preview"), str):
+                rows.append(h("li", output(shown.mask(preview))))
         if answer and answer not in known and not any(each in known for each in chosen):
             rows.append(
                 h("li", h("span", "●", aria_hidden="true"), shown.mask(", ".join(chosen)), class_="chosen")
@@ -499,25 +596,30 @@ def _agent(call: Call, shown: Shown) -> Body:
         yield from clipped(call.text, shown, call.offset, lambda part: markdown(part, redact=False))
 
 
-_VIEWS: Final[dict[str, tuple[str, Callable[[Call, Shown], Body], bool]]] = {
-    "Read": ("files", _read, False),
-    **dict.fromkeys(("Glob", "Grep", "LS"), ("files", _search, False)),
-    **dict.fromkeys(("Edit", "MultiEdit", "Write"), ("edits", _change, True)),
-    **dict.fromkeys(("Bash", "PowerShell"), ("shell", _bash, False)),
-    **dict.fromkeys(("WebFetch", "WebSearch"), ("web", _page, False)),
-    "TodoWrite": ("plan", _todos, True),
-    "AskUserQuestion": ("plan", _question, True),
-    "ExitPlanMode": ("plan", _plan, True),
-    **dict.fromkeys(("Task", "Agent"), ("agents", _agent, False)),
+_OTHER: Final = View("other", _other)
+_VIEWS: Final = {
+    "Read": View("files", _read),
+    **dict.fromkeys(("Glob", "Grep", "LS"), View("files", _items)),
+    "Edit": View("edits", _change, ("old_string", "new_string"), is_open=True),
+    "MultiEdit": View("edits", _change, ("edits",), is_open=True),
+    "Write": View("edits", _change, ("content",), is_open=True),
+    "NotebookEdit": View("edits", _change, ("new_source",), is_open=True),
+    **dict.fromkeys(("Bash", "PowerShell"), View("shell", _bash, ("command", "description"))),
+    **dict.fromkeys(("BashOutput", "KillShell", "Monitor", "TaskOutput", "TaskStop"), View("shell", _items)),
+    **dict.fromkeys(("WebFetch", "WebSearch"), View("web", _page)),
+    "TodoWrite": View("plan", _todos, ("todos",), is_open=True),
+    **dict.fromkeys(("TaskCreate", "TaskGet", "TaskList", "TaskUpdate"), View("plan", _items)),
+    "AskUserQuestion": View("plan", _question, ("questions", "answers"), is_open=True),
+    "ExitPlanMode": View("plan", _plan, ("plan",), is_open=True),
+    **dict.fromkeys(("Task", "Agent"), View("agents", _agent, ("prompt", "subagent_type"))),
 }
-"""By the name of a tool: its lane, how it is shown, and whether it is open at first."""
+"""How calls of known tools are shown; of any other, all fields and the result."""
 
 
 def input_element(name: str, input: JsonObject) -> Markup:
     """What a call would do, with nothing hidden or cut: for somebody who decides about it."""
-    _, view, _ = _VIEWS.get(name, ("other", _other, False))
-    shown = Shown(base="", redact=False, clip=None)
-    return h("div", list(view(Call(name=name, input=input), shown)), class_="body")
+    call, view = Call(name=name, input=input), _VIEWS.get(name, _OTHER)
+    return h("div", list(_body(call, view, Shown(base="", redact=False, clip=None))), class_="body")
 
 
 def result_blocks(block: JsonObject) -> list[JsonObject]:

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -299,6 +300,19 @@ class Library:
             self._open.pop(session_id, None)
             raise
         return found
+
+    def resume_command(self, opened: OpenSession) -> str | None:
+        """What continues a session, in a shell; None if nothing does."""
+        info, path = opened.info, opened.info.path
+        if path is not None and path.stem == info.id and path.parents[1].name == "projects":
+            config = path.parents[2]
+            where = "" if config == Path.home() / ".claude" else f"CLAUDE_CONFIG_DIR={quote(str(config))} "
+            back = f"cd {quote(info.cwd)} && " if info.cwd else ""
+            return f"{back}{where}claude --resume {info.id}"
+        if path is None and opened.live is None and "://" in self.place:
+            folder = f" --cwd {quote(info.cwd)}" if info.cwd else ""
+            return f"outrider chat --resume {info.id} --store {quote(self.place)}{folder}"
+        return None
 
     async def _opened(self, session_id: str) -> OpenSession:
         assert self.sessions is not None

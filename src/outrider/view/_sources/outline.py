@@ -13,6 +13,7 @@ import msgspec
 
 from outrider.transcripts._disk.files import open_file
 from outrider.transcripts._entries import to_time
+from outrider.view._sources.transcript import typed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +31,6 @@ _LANE_OF: Final = {
 _OTHER: Final = 6
 _LONGEST_TITLE: Final = 140
 _LONGEST_LINE: Final = 1 << 24
-_FROM_PROGRAM: Final = ("<task-notification>", "<local-command-stdout>", "<system-reminder>", "<bash-")
-_COMMAND: Final = ("<command-name>", "</command-name>")
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -106,6 +105,8 @@ class Outline:
         # What ran: when it began and ended, where it is in the file, its lane, and whether it failed.
         self.starts, self.ends = array("d"), array("d")
         self.offsets, self.lanes = array("Q"), array("B")
+        # How much the model was given, and when.
+        self.given_at, self.given = array("d"), array("L")
         self.marks: list[tuple[float, int]] = []
         """Where it was compacted."""
         self._open: dict[str, int] = {}
@@ -204,6 +205,9 @@ class Outline:
                 self.cached += cached
                 self.output += usage.output_tokens
                 self.context = usage.input_tokens + cached
+                if at is not None and 0 < self.context < 1 << 32:
+                    self.given_at.append(at)
+                    self.given.append(self.context)
                 if turn:
                     turn.context = self.context
                     turn.output += usage.output_tokens
@@ -235,11 +239,7 @@ def _title(content: str | list[_Block]) -> str | None:
             words = ""
         if not words.strip():
             words = "(picture)" if any(block.type == "image" for block in content) else ""
-    words = words[: 40 * _LONGEST_TITLE].strip()
-    if not words or words.startswith(_FROM_PROGRAM):
+    line = " ".join((typed(words[: 40 * _LONGEST_TITLE].strip()) or "").split())
+    if not line:
         return None
-    _, begun, rest = words.partition(_COMMAND[0])
-    if begun and _COMMAND[1] in rest:
-        words = rest.partition(_COMMAND[1])[0]
-    line = " ".join(words.split())
     return line if len(line) <= _LONGEST_TITLE else f"{line[:_LONGEST_TITLE]}…"

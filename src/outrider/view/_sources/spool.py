@@ -17,8 +17,9 @@ from outrider._threads import run_sync
 from outrider.errors import OptionsError
 from outrider.session import observe
 from outrider.transcripts._disk.files import SessionFile, check_subpath
-from outrider.transcripts._entries import to_line
+from outrider.transcripts._entries import fields_of, to_line
 from outrider.transports import read_trace
+from outrider.view._sources.transcript import blocks_of, is_call
 from outrider.wire import StreamEvent
 
 if TYPE_CHECKING:
@@ -130,15 +131,25 @@ class FrameSpool:
         self.cwd: str | None = None
         self.real_id: str | None = None
         self._agents: set[str] = set()
+        self._tasks: dict[str, JsonObject] = {}
+        """What subagents were given, by the ids of the calls, until they say something."""
 
     def add(self, frame: JsonObject, when: datetime) -> None:
         agent, made = entries_of(frame, when)
         if frame.get("subtype") == "init":
             self.cwd = str(frame.get("cwd") or "") or self.cwd
             self.real_id = str(frame.get("session_id") or "") or self.real_id
+        for block in blocks_of(fields_of(frame.get("message")).get("content")):
+            if is_call(block) and block.get("name") in ("Task", "Agent"):
+                self._tasks[str(block.get("id"))] = fields_of(block.get("input"))
         if agent and agent not in self._agents:
             self._agents.add(agent)
-            self.spool.add([{"type": "agent_metadata", "toolUseId": agent}], _subpath(agent))
+            told = self._tasks.pop(agent, {})
+            known: JsonObject = {
+                "description": told.get("description"),
+                "agentType": told.get("subagent_type"),
+            }
+            self.spool.add([{"type": "agent_metadata", "toolUseId": agent, **known}], _subpath(agent))
         if made:
             self.spool.add(made, _subpath(agent) if agent else "")
 

@@ -7,6 +7,7 @@ A window begins and ends where no call is open: a call and its result are in the
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 
 from outrider.transcripts._disk.files import open_file
 from outrider.transcripts._entries import TranscriptEntry, fields_of, read_entry, to_entry, to_time
+from outrider.transcripts._export.turns import FROM_PROGRAM
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 80
 """Entries that are shown at once."""
-_STRETCH: Final = 3
-"""How many times as many a window may have until its calls are answered."""
+_STRETCH: Final = 3 * WINDOW
+"""How many a window may have until its calls are answered."""
 _MOST_BYTES: Final = 8 << 20
 """A window ends here, whatever it has."""
 _BLOCK: Final = 1 << 16
 _LONGEST_LINE: Final = 1 << 24
 """A line that is longer is shown as that."""
+
+_TAGS: Final = re.compile("</?(?:local-command|bash|system)-(?:stdout|stderr|reminder)>")
 
 SHOWN: Final = frozenset(("user", "assistant", "system", "result", "too-long"))
 
@@ -87,6 +91,29 @@ def blocks_of(content: object) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [block for item in items_of(content) or [content] if (block := fields_of(item))]
+
+
+def typed(words: str) -> str | None:
+    """What a person typed, of a text in the user's role; None if the program put it there."""
+    words = words.strip("\n")
+    if words.startswith("<bash-input>"):
+        return f"! {_between(words, 'bash-input') or ''}"
+    if words.startswith(("<command-name>", "<command-message>")):
+        return f"{_between(words, 'command-name') or ''} {_between(words, 'command-args') or ''}".strip()
+    return None if words.lstrip().startswith(FROM_PROGRAM) else words
+
+
+def noted(words: str) -> str:
+    """What the program says in a text that it put there, without the names that stand around it."""
+    if words.lstrip().startswith("<task-notification>"):
+        return _between(words, "summary") or _between(words, "status") or words
+    return _TAGS.sub("", words).strip() or "(nothing)"
+
+
+def _between(words: str, name: str) -> str | None:
+    _, begun, rest = words.partition(f"<{name}>")
+    found, ended, _ = rest.partition(f"</{name}>")
+    return found.strip() if begun and ended else None
 
 
 def is_call(block: JsonObject) -> bool:
@@ -194,7 +221,7 @@ def _is_cut(earlier: Line, later: Line, open_calls: set[str], shown: int, count:
     """Whether a window may end between two lines."""
     if shown < count and abs(later.offset - edge) < _MOST_BYTES:
         return False
-    if shown >= _STRETCH * count or abs(later.offset - edge) >= _MOST_BYTES:
+    if shown >= _STRETCH or abs(later.offset - edge) >= _MOST_BYTES:
         return True
     id = later.entry.message_id
     return not open_calls and (id is None or id != earlier.entry.message_id)

@@ -45,12 +45,17 @@ async function copy(text, says) {
 // Times are the reader's.
 const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const dated = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
 function tellTimes(within = document) {
   const now = Date.now();
   for (const element of all("time[datetime]", within)) {
     const when = new Date(element.dateTime);
     element.title = zone.format(when);
-    if ("short" in element.dataset) { element.textContent = clock.format(when); continue; }
+    if ("short" in element.dataset) {
+      const isDated = element.closest(".prompt") && when.toDateString() !== new Date().toDateString();
+      element.textContent = (isDated ? dated : clock).format(when);
+      continue;
+    }
     const seconds = (now - when) / 1000;
     const [size, unit] = [[31536000, "year"], [2592000, "month"], [86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]]
       .find(([each]) => Math.abs(seconds) >= each) ?? [1, "second"];
@@ -190,6 +195,8 @@ if (talk) {
         fill(made);
         for (const row of [...made.children]) {
           const known = document.getElementById(row.id);
+          // A result whose call is shown already is a part of that.
+          if (known && !known.matches(".row")) continue;
           if (known) {
             const open = all("details", known).map((each) => each.open);
             all("details", row).forEach((each, place) => { if (open[place] !== undefined) each.open = open[place]; });
@@ -225,6 +232,7 @@ if (talk) {
   }
   const outline = async () => {
     const made = await load($("#outline").dataset.src).catch(() => null);
+    for (const each of all(".loading")) each.classList.remove("loading");
     if (!made) return;
     for (const name of ["figures", "timeline", "outline"]) $(`#${name}`).replaceChildren(...$(`#new-${name}`, made).childNodes);
     for (const link of all("[data-turn]")) stats.set(link.dataset.turn, $(".figures-of", link).textContent);
@@ -254,6 +262,8 @@ if (talk) {
     goTo(place);
   });
 
+  // Where one is, when the heading is out of sight.
+  new IntersectionObserver(([seen]) => $(".crumb").classList.toggle("on", !seen.isIntersecting)).observe($("h1"));
   $("#side").onclick = toggleOutline;
   outline();
   if ("live" in talk.dataset) {
@@ -346,6 +356,8 @@ document.addEventListener("keydown", (event) => {
   const act = keys[event.key];
   if (act) { event.preventDefault(); act(); }
 });
+// Filters that are chosen, not written, count at once.
+$(".filters")?.addEventListener("change", (event) => { if (event.target.matches("select,[type=checkbox]")) event.currentTarget.requestSubmit(); });
 if (location.search === "?search") $("#search")?.focus();
 tellTimes();
 setInterval(tellTimes, 20000);

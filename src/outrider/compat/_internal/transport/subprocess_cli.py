@@ -8,7 +8,10 @@ messages itself.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import suppress
+from functools import partialmethod
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -37,6 +40,33 @@ if TYPE_CHECKING:
 __all__ = ["SubprocessCLITransport"]
 
 
+class _Process:
+    """What programs use of the process."""
+
+    def __init__(self, transport: ProcessTransport) -> None:
+        self._transport = transport
+
+    @property
+    def pid(self) -> int | None:
+        return self._transport.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._transport.returncode
+
+    def send_signal(self, number: int) -> None:
+        # For the session it has ended by itself, which is an error where somebody waits for an answer.
+        if self.returncode is None and (pid := self.pid) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    terminate = partialmethod(send_signal, 15)
+    kill = partialmethod(send_signal, 9)
+
+    async def wait(self) -> int | None:
+        return await self._transport.wait_exited()
+
+
 class SubprocessCLITransport(Transport):
     """Claude Code as a child process.
 
@@ -56,7 +86,7 @@ class SubprocessCLITransport(Transport):
         """The command of the session that it starts."""
         self._session: Session | None = None
         """The session that it stands for, once that is connected."""
-        self._process: ProcessTransport | None = None
+        self._pipes: ProcessTransport | None = None
         """What it moves messages through, if it does so itself."""
 
     # What programs change.
@@ -77,6 +107,14 @@ class SubprocessCLITransport(Transport):
                 program = self._cli_path or self._find_cli()
                 return [*make_command(translated_options(self._options), program=program).argv]
         return [*self._command.argv]
+
+    @property
+    def _process(self) -> _Process | None:
+        """The process, while there is one: programs look at its id, and end it."""
+        transport: Any = self._pipes
+        if self._session is not None:
+            transport = self._session._conversation.connected().transport  # pyright: ignore[reportPrivateUsage]
+        return None if getattr(transport, "pid", None) is None else _Process(transport)
 
     # How a session uses it.
 
@@ -130,7 +168,7 @@ class SubprocessCLITransport(Transport):
     # The transport.
 
     async def connect(self) -> None:
-        if self._process is None and self._session is None:
+        if self._pipes is None and self._session is None:
             with translating():
                 options = self.with_command(translated_options(self.launch_options(self._options)))
                 expected, version = Version.parse(self.agent_version), known_version(options)
@@ -138,10 +176,10 @@ class SubprocessCLITransport(Transport):
                     check_version(str(version))
                     check_options(options, version, as_sent=not expected.is_known)
                 command = make_command(options, version=expected)
-                self._process = ProcessTransport(
+                self._pipes = ProcessTransport(
                     command, stderr=options.stderr, max_buffer_size=options.max_buffer_size
                 )
-                await self._process.connect()
+                await self._pipes.connect()
 
     async def write(self, data: str) -> None:
         with translating():
@@ -151,8 +189,8 @@ class SubprocessCLITransport(Transport):
                 connection.check_open()
                 with connection.flow:
                     await connection.transport.send(data.encode())
-            elif self._process is not None:
-                await self._process.send(data.encode())
+            elif self._pipes is not None:
+                await self._pipes.send(data.encode())
             else:
                 raise CLIConnectionError("ProcessTransport is not ready for writing")
 
@@ -165,11 +203,11 @@ class SubprocessCLITransport(Transport):
                 if isinstance(message, Frame):
                     yield message.raw
             return
-        if self._process is None:
+        if self._pipes is None:
             raise CLIConnectionError("Not connected")
         framer = Framer()
         with translating():
-            while chunk := await self._process.receive():
+            while chunk := await self._pipes.receive():
                 for arrival in framer.feed(chunk):
                     if isinstance(arrival, Frame):
                         yield arrival.raw
@@ -177,19 +215,19 @@ class SubprocessCLITransport(Transport):
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
-        if self._process is not None:
-            await self._process.close()
+        if self._pipes is not None:
+            await self._pipes.close()
 
     def is_ready(self) -> bool:
         if self._session is not None:
             return self._session.state is not SessionState.CLOSED
-        return self._process is not None and self._process.is_ready
+        return self._pipes is not None and self._pipes.is_ready
 
     async def end_input(self) -> None:
         if self._session is not None:
             self._session.end_input()
-        elif self._process is not None:
-            await self._process.end_input()
+        elif self._pipes is not None:
+            await self._pipes.end_input()
 
 
 _AS_IT_IS: Final = dict(vars(SubprocessCLITransport))

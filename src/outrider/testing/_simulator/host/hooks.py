@@ -1,7 +1,4 @@
-"""The callbacks of the host for hook events: which match, asking them, and what their answers come to.
-
-Hooks that are commands in settings files are not run.
-"""
+"""The host's callbacks for hook events: which match, how they are asked, and what their answers mean."""
 
 from __future__ import annotations
 
@@ -14,13 +11,13 @@ import anyio
 import msgspec
 
 from outrider.testing._simulator import frames
-from outrider.testing._simulator.context import Refused, as_object, present
+from outrider.testing._simulator.frames import Refused, as_object, present
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.frames import ToolCall
     from outrider.testing._simulator.run import Run
 
 
@@ -51,7 +48,7 @@ _SPECIFIC_TYPES: Final[dict[str, type]] = {
 }
 _TOOL_EVENTS: Final = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure"})
 _TOLD_LATER: Final = _TOOL_EVENTS | {"UserPromptSubmit"}
-"""Their notices are written with the tool's result, or after the turn has begun."""
+"""Events whose notices are written with the tool's result, or once the turn has begun."""
 _WITH_EFFORT: Final = _TOOL_EVENTS | {
     "PermissionRequest",
     "PostToolBatch",
@@ -64,7 +61,7 @@ _NAMES: Final = re.compile(r"[A-Za-z0-9_|, -]+")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one callback came to."""
+    """The outcome of one callback."""
 
     output: JsonObject = {}
     callback: str = ""
@@ -81,7 +78,7 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, kw_only=True):
-    """What the callbacks of one event answered, taken together."""
+    """The answers of an event's callbacks, combined."""
 
     decision: str | None = None
     reason: str | None = None
@@ -132,7 +129,7 @@ def _read_answer(event: str, answer: JsonObject) -> _Answer:
 
 
 class _Sum:
-    """What the answers of an event come to, in the order of the callbacks."""
+    """Combines the answers of an event's callbacks, in their order."""
 
     def __init__(self, event: str, label: str, prompt: str) -> None:
         self._event, self._label, self._prompt = event, label, prompt
@@ -220,7 +217,7 @@ class _Sum:
         return made
 
     def _refuse_prompt(self) -> None:
-        """Say what is written if the prompt does not run."""
+        """Set what is written if the prompt does not run."""
         made = self._made
         outcome: JsonObject
         if made.blocked is not None:
@@ -256,23 +253,19 @@ class _Matcher(
 
 
 class Hooks:
-    """The hooks of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._matchers: dict[str, list[_Matcher]] = {}
         self.prompt_id: str | None = str(uuid4())
-        """Of the prompt that is at work: set when a turn begins; part of each event."""
+        """The id of the current prompt, which each event carries."""
         self.continued: str | None = None
         """The id of a deferred call, in a session that continues it."""
         self.is_late = False
-        """Whether that call does not wait for the hooks, which the host has yet to name."""
+        """Whether that call runs before the host has registered its hooks."""
 
     def register(self, hooks: JsonObject | None) -> None:
-        """Take the hooks of an `initialize` request in place of earlier ones.
-
-        Raises `ValueError`, with the text of the program, if they have another form.
-        """
+        """Take the hooks of an `initialize` request in place of earlier ones. Raises `ValueError`, with the
+        text of the program, if they have another form."""
         try:
             self._matchers = msgspec.convert(hooks or {}, type=dict[str, list[_Matcher]])
         except msgspec.ValidationError:
@@ -291,11 +284,9 @@ class Hooks:
         tool_use_id: str | None = None,
         call: ToolCall | None = None,
     ) -> Verdict:
-        """Ask each callback that matches, all at once, and wait for the answers.
-
-        `subject` is what matchers look at; unset, it is the tool of the call, if there is one. What the
-        program reports about the answers is written; for events about tools and prompts, it is in `notices`.
-        """
+        """Ask each callback that matches, all at once, and wait for the answers. `subject` is what matchers
+        look at; unset, it is the tool of the call, if there is one. What the program reports about the
+        answers is written; for events about tools and prompts, it is in `notices`."""
         if call is not None:
             subject, tool_use_id = subject or call.name, tool_use_id or call.id
         elif tool_use_id is None:

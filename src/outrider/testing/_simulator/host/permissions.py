@@ -1,4 +1,4 @@
-"""Whether a call of a tool may run: hooks, rules, mode and the question to the host, in that order.
+"""Whether a tool call may run: hooks, rules, mode and the question to the host, in that order.
 
 Rules count by the plain name of a tool, and for Bash by the text of the command or its beginning. A rule that
 says more makes the tool one that is asked about.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, cast
 import anyio
 import msgspec
 
-from outrider.testing._simulator.context import (
+from outrider.testing._simulator.frames import (
     Refused,
     ToolCall,
     as_list,
@@ -99,7 +99,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What rules and mode say: the call runs, does not run, or someone has to be asked."""
+    """What rules and mode decide: allow, deny or ask."""
 
     behavior: str
     message: str = ""
@@ -107,7 +107,7 @@ class _Judgement(msgspec.Struct, frozen=True, kw_only=True):
     reason_type: str | None = None
     source: str = "config"
     is_forced: bool = False
-    """Asked in every mode: by a rule, by a hook, or because the tool is a question."""
+    """Asked in every mode: because of a rule, a hook, or a tool that is a question."""
     fields: JsonObject = {}
     """Of `can_use_tool`, those that say why."""
 
@@ -116,13 +116,13 @@ _ask: Final = partial(_Judgement, behavior="ask")
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host or a hook said of a call."""
+    """What the host or a hook answered about a call."""
 
     is_allowed: bool
     message: str = ""
     by_hook: bool = False
     is_failure: bool = False
-    """There is no answer: it could not be asked, or it was not valid."""
+    """There is no valid answer."""
     interrupt: bool = False
     updated_input: JsonObject | None = None
     updated_permissions: tuple[JsonObject, ...] = ()
@@ -140,7 +140,7 @@ class _Rule(msgspec.Struct, frozen=True):
         return self.tool if self.content is None else f"{self.tool}({self.content})"
 
     def covers(self, call: ToolCall) -> bool:
-        """Whether it is about all that the call does."""
+        """Whether it covers the whole call."""
         if self.content in (None, "*"):
             return covers_tool(self.tool, call.name)
         if call.name != "Bash" or self.tool != "Bash":
@@ -180,14 +180,14 @@ class Permissions:
 
     @property
     def has_surface(self) -> bool:
-        """Whether the host, or a tool that stands for it, can be asked."""
+        """Whether the host, or a tool in its place, can be asked."""
         found = self._run.invocation
         return found.permission_prompt_tool is not None and found.permission_prompts != "none"
 
     # Deciding.
 
     async def decide(self, call: ToolCall) -> Decision:
-        """Say whether the call may run: the hooks first, then rules and mode, then the host."""
+        """Decide whether the call may run: hooks first, then rules and mode, then the host."""
         if (wrong := _refusal(call, self._run.permission_mode)) is not None:
             text = f"<tool_use_error>{wrong}</tool_use_error>"
             detail = wrong if wrong.startswith("InputValidationError") else f"Error: {wrong}"
@@ -500,10 +500,8 @@ class Permissions:
     # Changing.
 
     def set_mode(self, mode: str) -> JsonObject | None:
-        """Change the mode of the run; returns the frame that tells the host, if it is another mode.
-
-        Raises `ModeRefused` if it cannot be set.
-        """
+        """Change the mode of the run; returns the frame that tells the host, if it is another mode. Raises
+        `ModeRefused` if it cannot be set."""
         if mode not in (*MODES, "manual"):
             raise ModeRefused(
                 f"Cannot set permission mode: must be one of {', '.join(MODES)}", "invalid_mode"
@@ -629,7 +627,7 @@ def _read_answer(answer: object) -> _Answer | None:
 
 
 def _refusal(call: ToolCall, mode: str) -> str | None:
-    """Why a question or a plan is refused before anyone is asked."""
+    """Why a question or a plan is refused without asking."""
     if call.name == "ExitPlanMode" and mode != "plan":
         return _NOT_PLANNING
     if call.name != "AskUserQuestion":

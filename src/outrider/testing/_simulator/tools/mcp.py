@@ -1,8 +1,4 @@
-"""The MCP servers of a run: their handshakes, their tools, calls of these, and their status for the host.
-
-Servers of the host are reached through `mcp_message`. Others are not started: the script gives the results of
-their tools.
-"""
+"""The MCP servers of a run: handshakes, tools, calls, and status. Only those of the host are connected to."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
 import anyio
 
-from outrider.testing._simulator.context import (
+from outrider.testing._simulator.frames import (
     Outcome,
     Refused,
     ToolSpec,
@@ -28,7 +24,7 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
-    from outrider.testing._simulator.context import ToolCall
+    from outrider.testing._simulator.frames import ToolCall
     from outrider.testing._simulator.run import Run
 
 Status: TypeAlias = Literal["pending", "connected", "failed", "disabled"]
@@ -230,8 +226,6 @@ def _hints(tool: JsonObject) -> JsonObject:
 
 
 class McpServers:
-    """The MCP servers of one run."""
-
     def __init__(self, run: Run) -> None:
         self._run = run
         self._servers: dict[str, _Server] = {}
@@ -299,7 +293,6 @@ class McpServers:
         return self._find(name) is not None
 
     async def call(self, call: ToolCall) -> Outcome:
-        """Call a tool."""
         found = self._find(call.name)
         if found is None:
             return no_such_tool(call.name)
@@ -456,7 +449,6 @@ class McpServers:
 
 
 def _plain(name: str) -> str:
-    """A name as the model has it."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 

@@ -1,7 +1,4 @@
-"""The built-in tools of the simulated agent: which there are, and those for files and for questions.
-
-Whether a call is allowed is decided in `permissions`.
-"""
+"""The built-in tools of the simulated agent: which there are, and those for files and for questions."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from outrider.testing._simulator.context import (
+from outrider.testing._simulator.frames import (
     Outcome,
     ToolCall,
     ToolFailed,
@@ -33,10 +30,9 @@ from outrider.wire import JsonObject
 if TYPE_CHECKING:
     from outrider.testing._simulator.host.permissions import Permissions
     from outrider.testing._simulator.run import Run
-    from outrider.testing._simulator.tools.background import Background
+    from outrider.testing._simulator.tools.tasks import Background
 
 
-_CONTEXT: Final = 3
 _CURRENT: Final = " (file state is current in your context — no need to Read it back)"
 
 
@@ -188,24 +184,14 @@ def _patch(before: str, after: str) -> list[JsonObject]:
     """What changed, as `structuredPatch` has it."""
     old, new = before.splitlines(), after.splitlines()
     hunks: list[JsonObject] = []
-    for group in difflib.SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT):
+    for group in difflib.SequenceMatcher(None, old, new).get_grouped_opcodes():
         lines: list[str] = []
         for kind, old_start, old_end, new_start, new_end in group:
-            if kind == "equal":
-                lines += [f" {line}" for line in old[old_start:old_end]]
-            else:
-                lines += [f"-{line}" for line in old[old_start:old_end]]
-                lines += [f"+{line}" for line in new[new_start:new_end]]
-        first, last = group[0], group[-1]
-        hunks.append(
-            {
-                "oldStart": first[1] + 1,
-                "oldLines": last[2] - first[1],
-                "newStart": first[3] + 1,
-                "newLines": last[4] - first[3],
-                "lines": lines,
-            }
-        )
+            lines += [f"{' ' if kind == 'equal' else '-'}{line}" for line in old[old_start:old_end]]
+            lines += [f"+{line}" for line in new[new_start:new_end] if kind != "equal"]
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
+        hunk: JsonObject = {"oldStart": start + 1, "oldLines": end - start}
+        hunks.append(hunk | {"newStart": new_start + 1, "newLines": new_end - new_start, "lines": lines})
     return hunks
 
 
@@ -260,11 +246,9 @@ class Tools:
         self.mark_read = self._files.mark_read
 
     def specs(self) -> list[ToolSpec]:
-        """The tools offered to the model, as `--tools` and `--disallowedTools` leave them, by name.
-
-        `Agent`, `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among
-        them: other parts have those.
-        """
+        """The tools offered to the model, as `--tools` and `--disallowedTools` leave them, by name. `Agent`,
+        `AskUserQuestion`, `EnterPlanMode`, `ExitPlanMode` and `StructuredOutput` are not among them: other
+        parts have those."""
         return [_SPECS[name] for name in sorted(self._names()) if name in _SPECS]
 
     def _names(self) -> frozenset[str]:
@@ -281,11 +265,9 @@ class Tools:
         return name in _SPECS or name in _FORMER
 
     def check(self, call: ToolCall) -> Outcome | None:
-        """What is wrong with a call that the program refuses before it asks anyone: a tool that is not
-        there, an input that does not fit. None: nothing.
-
-        The frame of such a result has no `tool_result_meta`, and no hook is called.
-        """
+        """What is wrong with a call that the program refuses before it asks anyone: a tool that is not there,
+        an input that does not fit. None: nothing. The frame of such a result has no `tool_result_meta`, and
+        no hook is called."""
         name, given = call.name, call.input
         if name not in self._names():
             return no_such_tool(name, self._absence(name))
@@ -395,10 +377,8 @@ class Questions:
             return None
 
     def filled(self, call: ToolCall) -> ToolCall:
-        """The call with what the program adds to its input before anyone sees it: the plan.
-
-        A plan that the script gives, and that no file holds, is put into the file.
-        """
+        """The call with what the program adds to its input before anyone sees it: the plan. A plan that the
+        script gives, and that no file holds, is put into the file."""
         if call.name == "AskUserQuestion":
             return call
         rest = {name: call.input[name] for name in call.input if name != "plan"}

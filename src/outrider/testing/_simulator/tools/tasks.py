@@ -1,8 +1,4 @@
-"""The tool `Bash`, and what runs beside a turn: commands and subagents, their frames, their output.
-
-Commands really run, each in the folder of the session. Subagents, and the turn that follows a notification,
-are run elsewhere.
-"""
+"""What runs beside or in a turn: commands of the tool `Bash`, subagents, their frames and their output."""
 
 from __future__ import annotations
 
@@ -15,14 +11,20 @@ import string
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import uuid4
 
 import anyio
 import msgspec
 
-from outrider.testing._simulator.context import Outcome, ToolCall, ToolFailed
+from outrider.testing._simulator import frames
+from outrider.testing._simulator.frames import Outcome, ToolCall, ToolFailed, ToolSpec, as_object, reminder
+from outrider.testing._simulator.model_loop import Ended, ModelLoop
+from outrider.testing._simulator.turn import Prompt
 from outrider.transcripts import project_key
+from outrider.transports._process.processes import processes
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 _USUAL_LIMIT: Final = 120_000
 _BACKGROUND_LIMIT: Final = 1_800_000
-_ANNOUNCED_AFTER: Final = 3.0
 _MOST_TEXT: Final = 30_000
 _MOST_OUTPUT: Final = 1_000_000
 _MARK: Final = "OUTRIDER_SIMULATED_COMMAND"
@@ -45,11 +46,7 @@ _USAGE: Final = {"total_tokens": "subagent_tokens", "tool_uses": "tool_uses", "d
 
 
 def _make_run_id() -> str:
-    number, digits = time.time_ns() // 10**6, ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _ALPHABET[digit] + digits
-    return f"0{digits}-{secrets.token_hex(4)}"
+    return f"0{time.time_ns() // 10**6:x}-{secrets.token_hex(4)}"
 
 
 class _Task(msgspec.Struct, kw_only=True, eq=False):
@@ -58,8 +55,6 @@ class _Task(msgspec.Struct, kw_only=True, eq=False):
     description: str
     is_backgrounded: bool
     run_id: str = msgspec.field(default_factory=_make_run_id)
-    is_announced: bool = False
-    """Whether `task_started` was written."""
     is_over: bool = False
     subagent_type: str | None = None
     stop: Callable[[], None] | None = None
@@ -77,8 +72,6 @@ class _ShellTask(_Task, kw_only=True, eq=False):
     output: Path
     """Where both of its streams go."""
     ended: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    moved: anyio.Event = msgspec.field(default_factory=anyio.Event)
-    """Set when a command in the foreground goes to the background."""
     code: int = 0
     """Its exit code, as the program tells it; 0 until it has ended."""
     has_group: bool = True
@@ -149,7 +142,6 @@ class Background:
         timeout, in_background = call.input.get("timeout"), bool(call.input.get("run_in_background"))
         limit = timeout if isinstance(timeout, int | float) and timeout > 0 else None
         task = await self._open(call, is_backgrounded=in_background)
-        where = f"Output is being written to: {task.output}."
         detail: JsonObject = {
             "stdout": "",
             "stderr": "",
@@ -158,45 +150,33 @@ class Background:
             "noOutputExpected": task.command.partition(" ")[0] in _SILENT,
         }
         if in_background:
-            self._move(task, (limit or _BACKGROUND_LIMIT) / 1000)
+            self._tasks[task.id] = task
+            self.tell_running()
+            self._say("task_started", task, {"is_backgrounded": True, "task_type": task.kind})
+            self._run.tasks.start_soon(self._follow, task, (limit or _BACKGROUND_LIMIT) / 1000)
             content = (
-                f"Command running in background with ID: {task.id}. {where} You will be notified when it "
-                "completes. To check interim output, use Read on that file path."
+                f"Command running in background with ID: {task.id}. Output is being written to: "
+                f"{task.output}. You will be notified when it completes. To check interim output, use Read "
+                "on that file path."
             )
             return Outcome(content=content, detail={**detail, "backgroundTaskId": task.id})
-        limit = limit or _USUAL_LIMIT
+        seconds = (limit or _USUAL_LIMIT) / 1000
         try:
-            has_ended = await self._wait(task, limit / 1000)
-        except BaseException:
-            if not task.is_backgrounded:
-                with anyio.CancelScope(shield=True):
+            with anyio.move_on_after(seconds):
+                await task.ended.wait()
+        finally:
+            has_ended = task.ended.is_set()
+            with anyio.CancelScope(shield=True):
+                if not has_ended:
                     task.kill()
                     await task.ended.wait()
-                    self._end_foreground(task)
-            raise
-        text = task.text()
-        if has_ended:
-            self._end_foreground(task)
-            if task.code:
-                raise ToolFailed(f"Exit code {task.code}\n{text}".removesuffix("\n"))
-            return Outcome(
-                content=text or "(Bash completed with no output)", detail={**detail, "stdout": text}
-            )
-        detail["backgroundTaskId"] = task.id
-        if task.is_backgrounded:
-            content = (
-                f"Command was manually backgrounded by user with ID: {task.id}. {where} If it is still "
-                "running after 30m in the background, it will be stopped and you will be notified."
-            )
-            return Outcome(content=content, detail={**detail, "backgroundedByUser": True})
-        self._move(task, _BACKGROUND_LIMIT / 1000)
-        content = (
-            f"Command did not complete within its {limit / 1000:g}s timeout and was moved to the background "
-            f"(ID: {task.id}). {where} You will be notified when it completes. If it is no longer needed, "
-            "stop it with TaskStop."
-        )
-        detail |= {"stdout": text, "timedOutAfterMs": limit}
-        return Outcome(content=f"{text}\n{content}".lstrip("\n"), detail=detail)
+            text = task.text()
+            task.output.unlink(missing_ok=True)
+        if not has_ended:
+            raise ToolFailed(f"Command timed out after {seconds:g}s\n{text}".removesuffix("\n"))
+        if task.code:
+            raise ToolFailed(f"Exit code {task.code}\n{text}".removesuffix("\n"))
+        return Outcome(content=text or "(Bash completed with no output)", detail={**detail, "stdout": text})
 
     async def _open(self, call: ToolCall, *, is_backgrounded: bool) -> _ShellTask:
         """Start a command. Nothing is reported unless it is in the background."""
@@ -211,7 +191,6 @@ class Background:
             output=output,
             is_backgrounded=is_backgrounded,
         )
-        self._tasks[id] = task
         self._started.append(task)
         self._run.tasks.start_soon(task.watch)
         return task
@@ -251,66 +230,7 @@ class Background:
         assert process is not None
         return process
 
-    async def _wait(self, task: _ShellTask, limit: float) -> bool:
-        """Whether it ended before the limit, and before someone moved it to the background."""
-        with anyio.move_on_after(limit):
-            with anyio.move_on_after(_ANNOUNCED_AFTER):
-                await task.ended.wait()
-                return True
-            self._announce(task)
-            async with anyio.create_task_group() as group:
-
-                async def cancel_after(event: anyio.Event) -> None:
-                    await event.wait()
-                    group.cancel_scope.cancel()
-
-                group.start_soon(cancel_after, task.ended)
-                group.start_soon(cancel_after, task.moved)
-        return task.ended.is_set() and not task.is_backgrounded
-
-    def _announce(self, task: _ShellTask) -> None:
-        task.is_announced = True
-        self._say("task_started", task, {"is_backgrounded": task.is_backgrounded, "task_type": task.kind})
-
-    def _move(self, task: _ShellTask, limit: float | None = None) -> None:
-        """Let a command continue in the background. It is stopped after `limit` seconds."""
-        task.is_backgrounded = True
-        self.tell_running()
-        if task.is_announced:
-            self._say("task_updated", task, {"patch": {"is_backgrounded": True}})
-        else:
-            self._announce(task)
-        task.moved.set()
-        self._run.tasks.start_soon(self._follow, task, limit)
-
-    def move_all(self, tool_use_id: str | None = None) -> bool:
-        """Move the commands in the foreground, or that of one call, as `background_tasks` asks.
-
-        Only those that `task_started` announced can be moved; returns whether there was one.
-        """
-        tasks = [
-            task
-            for task in self._tasks.values()
-            if isinstance(task, _ShellTask)
-            and task.is_announced
-            and not (task.is_backgrounded or task.is_over)
-            and tool_use_id in (None, task.call_id)
-        ]
-        for task in tasks:
-            self._move(task)
-        return bool(tasks)
-
-    def _end_foreground(self, task: _ShellTask) -> None:
-        """Forget a command that ended in the foreground."""
-        was_stopped, task.is_over = task.is_over, True
-        if task.is_announced and not was_stopped:
-            status = "failed" if task.code else "completed"
-            fields: JsonObject = {"status": status, "output_file": "", "summary": task.description}
-            self._say("task_notification", task, fields)
-        task.output.unlink(missing_ok=True)
-        del self._tasks[task.id]
-
-    async def _follow(self, task: _ShellTask, limit: float | None) -> None:
+    async def _follow(self, task: _ShellTask, limit: float) -> None:
         with anyio.move_on_after(limit) as scope:
             await task.ended.wait()
         if scope.cancelled_caught:
@@ -339,7 +259,6 @@ class Background:
             call_id=call.id,
             description=str(call.input["description"]),
             is_backgrounded=is_backgrounded,
-            is_announced=True,
             subagent_type=str(fields["subagent_type"]),
             stop=stop,
         )
@@ -501,10 +420,248 @@ class Background:
 
 
 def _kill_marked(mark: bytes) -> None:
-    """End processes with this variable: they may have left their group. Needs `/proc`."""
-    for entry in Path("/proc").glob("[0-9]*"):
+    """End processes with this variable: they may have left their group."""
+    table = processes()
+    with suppress(OSError):
+        for pid, _ in table.entries():
+            if b"\0" + mark + b"\0" in table.environment_of(pid):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+_SCHEMA: Final[JsonObject] = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "string", "description": "What it is for, in a few words"},
+        "prompt": {"type": "string", "description": "What the agent is to do"},
+        "subagent_type": {"type": "string", "description": "The kind of agent"},
+        "model": {"type": "string", "enum": ["sonnet", "opus", "haiku", "fable"]},
+        "run_in_background": {"type": "boolean", "description": "False: wait for it"},
+    },
+    "required": ["description", "prompt"],
+    "additionalProperties": False,
+}
+_NOT_FOR_AGENTS: Final = frozenset(("AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "StructuredOutput"))
+_COUNTED_AS: Final = {
+    "Read": "readCount",
+    "Glob": "searchCount",
+    "Grep": "searchCount",
+    "Bash": "bashCount",
+    "Edit": "editFileCount",
+    "Write": "editFileCount",
+}
+_COUNTS: Final = (*dict.fromkeys(_COUNTED_AS.values()), "linesAdded", "linesRemoved", "otherToolCount")
+
+
+class Subagents:
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.stats: JsonObject = frames.subagent_stats()
+        """`subagent_stats` of the result that is about to be written."""
+
+    def spec(self) -> ToolSpec:
+        kinds = ", ".join(self.definitions())
+        return ToolSpec(name="Agent", description=f"Starts an agent. Kinds: {kinds}.", input_schema=_SCHEMA)
+
+    def definitions(self) -> dict[str, JsonObject]:
+        """Those of the program, of the command line and of `initialize`."""
+        given = as_object((self._run.initialize or {}).get("agents"))
+        return {**frames.AGENTS, **self._run.invocation.agents, **given}
+
+    def reset(self) -> None:
+        self.stats = frames.subagent_stats()
+
+    async def perform(self, call: ToolCall, parent: ModelLoop) -> Outcome:
+        """Start one; in the foreground, wait for it."""
+        run = self._run
+        kind = str(call.input.get("subagent_type") or "general-purpose")
+        definition = self.definitions().get(kind)
+        if definition is None:
+            known = ", ".join(self.definitions())
+            return ToolFailed(f"Agent type '{kind}' not found. Available agents: {known}").outcome()
+        wanted, depth = call.input.get("run_in_background"), parent.speaker.depth + 1
+        is_background = wanted is not False
+        self._count(kind, wanted, is_background, depth)
+        prompt, description = str(call.input["prompt"]), str(call.input["description"])
+        scope = anyio.CancelScope()
+        fields: JsonObject = {"subagent_type": kind, "spawn_depth": depth}
+        if parent.speaker.agent_id is not None:
+            fields["parent_task_id"] = parent.speaker.agent_id
+        task_id = run.background.start_agent(call, is_backgrounded=is_background, stop=scope.cancel, **fields)
+        speaker = frames.Speaker(
+            parent_tool_use_id=call.id,
+            agent_id=task_id,
+            agent_type=kind,
+            description=description,
+            is_background=is_background,
+            depth=depth,
+        )
+        metadata: JsonObject = {"agentType": kind, "description": description}
+        run.transcript.start_agent(task_id, {**metadata, "toolUseId": call.id, "spawnDepth": depth})
+        chosen, limit = call.input.get("model") or definition.get("model"), definition.get("maxTurns")
+        model = parent.model if chosen in (None, "inherit") else frames.resolve(str(chosen))
+        loop = ModelLoop(
+            run,
+            speaker,
+            [],
+            model=model,
+            tools=self._tools(definition),
+            system=definition.get("prompt") or "",
+            max_turns=limit if isinstance(limit, int) else None,
+        )
+        if not is_background:
+            return await self._wait(loop, prompt, scope)
+        run.start_beside(self._run_beside, loop, prompt, scope)
+        text = (
+            f"Async agent launched successfully.\nagentId: {task_id}\n"
+            "The agent is working in the background. You will be notified when it completes."
+        )
+        return Outcome(
+            content=[{"type": "text", "text": text}],
+            detail={
+                "isAsync": True,
+                "status": "async_launched",
+                "agentId": task_id,
+                "description": description,
+                "resolvedModel": model,
+                "prompt": prompt,
+                "outputFile": str(run.background.output_file(task_id)),
+                "canReadOutputFile": True,
+                "canContinueAgent": True,
+            },
+        )
+
+    async def _wait(self, loop: ModelLoop, prompt: str, scope: anyio.CancelScope) -> Outcome:
+        began = time.monotonic()
+        ended = await self._talk(loop, prompt, scope)
+        took = int((time.monotonic() - began) * 1000)
+        if ended is None:
+            return ToolFailed("The agent was stopped.").outcome()
+        if ended.error is not None:
+            return ToolFailed(f"Agent failed: {ended.error.text}").outcome()
+        used = list(dict.fromkeys(loop.used_tools))
+        content: list[JsonObject] = [{"type": "text", "text": loop.text}] if loop.text else []
+        counts: JsonObject = dict.fromkeys(_COUNTS, 0)
+        for name in loop.used_tools:
+            counts[_COUNTED_AS.get(name, "otherToolCount")] += 1
+        return Outcome(
+            content=content,
+            detail={
+                "status": "completed",
+                "prompt": prompt,
+                "agentId": loop.speaker.agent_id,
+                "agentType": loop.speaker.agent_type,
+                **({"toolsUsed": used} if used else {}),
+                "content": content,
+                "resolvedModel": loop.model,
+                "totalDurationMs": took,
+                "totalTokens": loop.tally.total_tokens,
+                "totalToolUseCount": len(loop.used_tools),
+                "usage": loop.tally.to_wire(),
+                "toolStats": counts,
+                "canContinueAgent": True,
+            },
+        )
+
+    async def _run_beside(self, loop: ModelLoop, prompt: str, scope: anyio.CancelScope) -> None:
+        run, task_id = self._run, loop.speaker.agent_id or ""
+        ended = await self._talk(loop, prompt, scope)
+        if ended is None and (run.initialize or {}).get("perTaskStopAffordance") is True:
+            # Only if users can stop single tasks is the model told that one was stopped.
+            lines = ("<task-notification>", f"<task-id>{task_id}</task-id>", "<status>stopped</status>")
+            run_id = run.background.run_id(task_id)
+            origin: JsonObject = {"kind": "task-notification", "producer": "session-task", "runId": run_id}
+            run.add_prompt(Prompt(content="\n".join((*lines, "</task-notification>")), origin=origin))
+
+    async def _talk(self, loop: ModelLoop, prompt: str, scope: anyio.CancelScope) -> Ended | None:
+        """Let the subagent work; None if it was stopped."""
+        run, speaker = self._run, loop.speaker
+        task_id = speaker.agent_id or ""
+        ended: Ended | None = None
         try:
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-        except OSError:
-            continue
+            with scope:
+                event: JsonObject = {"agent_id": task_id, "agent_type": speaker.agent_type}
+                verdict = await run.hooks.fire("SubagentStart", event, subject=speaker.agent_type)
+                opening: list[JsonObject] = [{"type": "text", "text": prompt}]
+                uuid = str(uuid4())
+                if speaker.is_shown and not speaker.is_background:
+                    run.say(frames.user(opening, speaker, uuid=uuid))
+                run.transcript.append_user({"role": "user", "content": prompt}, uuid=uuid, agent_id=task_id)
+                notes = [reminder(note) for note in verdict.additional_context]
+                loop.messages.append({"role": "user", "content": [*notes, *opening]})
+                ended = await loop.run()
+        finally:
+            # Also when the turn that waits for it is interrupted.
+            if ended is None:
+                self._cut_off(loop)
+            self._finish(loop, ended)
+        return ended
+
+    def _cut_off(self, loop: ModelLoop) -> None:
+        run, speaker = self._run, loop.speaker
+        if loop.is_streaming:
+            loop.cut_off()
+        marker = frames.INTERRUPTED
+        if loop.calls:
+            loop.calls.abort()
+            marker = frames.INTERRUPTED_TOOL
+        if speaker.is_shown:
+            run.say(frames.user([{"type": "text", "text": marker}], speaker, uuid=str(uuid4())))
+
+    def _finish(self, loop: ModelLoop, ended: Ended | None) -> None:
+        status = "killed" if ended is None else "completed" if ended.error is None else "failed"
+        if ended is None:
+            self.stats["killed"]["user"] += 1
+        else:
+            self.stats[status] += 1
+        text = loop.text if ended is None or ended.error is None else ended.error.text
+        task_id = loop.speaker.agent_id or ""
+        self._run.transcript.finish_agent(task_id)
+        self._run.background.finish_agent(
+            task_id,
+            status=status,
+            summary=text or loop.speaker.description,
+            usage=_usage(loop),
+            result=text,
+        )
+
+    def note_call(self, loop: ModelLoop, call: ToolCall) -> None:
+        about = call.input.get("description") or call.input.get("command") or call.name
+        self._run.background.progress(
+            loop.speaker.agent_id or "",
+            description=f"Running {about}",
+            usage=_usage(loop),
+            last_tool_name=call.name,
+        )
+
+    def _tools(self, definition: JsonObject) -> Callable[[], list[ToolSpec]]:
+        named, hidden = definition.get("tools"), definition.get("disallowedTools") or ()
+
+        def offered() -> list[ToolSpec]:
+            return [
+                spec
+                for spec in self._run.offered()
+                if spec.name not in _NOT_FOR_AGENTS
+                and spec.name not in hidden
+                and (not isinstance(named, list) or spec.name in named)
+            ]
+
+        return offered
+
+    def _count(self, kind: str, wanted: object, is_background: bool, depth: int) -> None:
+        stats = self.stats
+        stats["spawned"] += 1
+        stats["requested"]["unset" if wanted is None else "background" if wanted else "foreground"] += 1
+        stats["started_in_background"] += is_background
+        stats["max_depth"] = max(stats["max_depth"], depth)
+        stats["spawned_by_subagents"] += depth > 1
+        stats["by_type"][kind] = stats["by_type"].get(kind, 0) + 1
+
+
+def _usage(loop: ModelLoop) -> JsonObject:
+    """`usage` of the frames about the task."""
+    return {
+        "total_tokens": loop.tally.total_tokens,
+        "tool_uses": len(loop.used_tools),
+        "duration_ms": int((time.monotonic() - loop.began) * 1000),
+    }
