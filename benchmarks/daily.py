@@ -16,8 +16,8 @@ from benchmarks.cluster_model import START_SECONDS, World
 
 HEADROOM = 1.25
 """More than the average: tasks differ, and nodes fail."""
-TRANSACTIONS = 4
-"""Of the queue, for each task: taken, read, begun, ended."""
+TRANSACTIONS = 3
+"""Of the queue, for each task: taken, begun, ended."""
 NOTES_EVERY = 2.0
 """Seconds between two notes of a session that runs; those of one worker are written together."""
 PER_WORKER = 16

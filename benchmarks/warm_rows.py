@@ -31,7 +31,7 @@ def measure(pythons: Mapping[str, str], *, quick: bool) -> Iterator[Row]:
     """The rows; none where the real program is not installed. `pythons` has the interpreter of each side."""
     if not program().exists():
         return
-    found = _times(pythons, *((2, 2) if quick else (5, 4)))
+    found = _times(pythons, *((2, 2) if quick else (7, 5)))
     cold, theirs, pool = (found.get((package, what)) for _, package, what in SIDES)
     assert cold is not None
     assert pool is not None

@@ -80,6 +80,7 @@ INSTRUMENTORS = {
     "open_inference": "openinference-instrumentation-claude-agent-sdk==0.1.22",
     "with_agno": "agno==3.1.10",
     "with_braintrust": "braintrust==0.47.0",
+    "with_datadog": "ddtrace==4.16.0",
     "with_langsmith": "langsmith==0.14.17",
     "with_logfire": "logfire==5.2.0",
 }

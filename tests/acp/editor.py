@@ -150,6 +150,10 @@ class Editor:
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [each for each in self.updates if each["sessionUpdate"] == kind]
 
+    def asked_of(self, method: str) -> list[dict[str, Any]]:
+        """What the agent asked by this method. Handlers run in tasks, and may not have begun with it."""
+        return [params for each, params in self.asked if each == method]
+
     @property
     def text(self) -> str:
         return "".join(each["content"]["text"] for each in self.of("agent_message_chunk"))

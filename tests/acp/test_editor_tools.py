@@ -27,13 +27,15 @@ class Buffers:
         self.killed: list[str] = []
         self.released: list[str] = []
         self.exit: dict[str, Any] | None = {"exitCode": 0}
+        self.opens = anyio.Event()
+        self.opens.set()
         for name in ("read_text_file", "write_text_file"):
             editor.handlers[f"fs/{name}"] = getattr(self, name)
         for name in ("create", "wait_for_exit", "output", "kill", "release"):
             editor.handlers[f"terminal/{name}"] = getattr(self, name)
 
     async def read_text_file(self, params: dict[str, Any]) -> Any:
-        lines = self.files[Path(params["path"]).name].splitlines(keepends=True)
+        lines = [f"{line}\n" for line in self.files[Path(params["path"]).name].split("\n")[:-1]]
         first = params.get("line", 1) - 1
         return {"content": "".join(lines[first : first + params.get("limit", len(lines))])}
 
@@ -42,7 +44,9 @@ class Buffers:
 
     async def create(self, params: dict[str, Any]) -> Any:
         self.terminals.append(params["args"][-1])
-        return {"terminalId": f"terminal-{len(self.terminals)}"}
+        id = f"terminal-{len(self.terminals)}"
+        await self.opens.wait()
+        return {"terminalId": id}
 
     async def wait_for_exit(self, _: dict[str, Any]) -> Any:
         if self.exit is None:
@@ -136,10 +140,47 @@ async def test_a_command_that_takes_too_long_or_is_cancelled(tmp_path: Path) -> 
         assert editor.text == "It took too long."
         assert buffers.killed == ["terminal-1"]
         prompt = await editor.begin_prompt("Again.")
-        await editor.until(lambda: len(buffers.terminals) == 2)
+        await editor.until(lambda: len(editor.asked_of("terminal/create")) == 2)
         await editor.tell("session/cancel", sessionId=editor.session_id)
         assert (await editor.end(prompt))["stopReason"] == "cancelled"
-        await editor.until(lambda: buffers.released == ["terminal-1", "terminal-2"])
+        await editor.until(lambda: len(editor.asked_of("terminal/release")) == 2)
+
+
+async def test_a_terminal_that_opens_while_its_prompt_is_cancelled_is_released(tmp_path: Path) -> None:
+    script = [use_tool("mcp__editor__run_command", command="sleep 100"), say("No.")]
+    async with served(options(script, permission=lambda _: True), editor_tools=True) as editor:
+        buffers = Buffers(editor)
+        buffers.opens = anyio.Event()
+        await begin(editor, tmp_path, **ABLE)
+        prompt = await editor.begin_prompt("Sleep.")
+        await editor.until(lambda: editor.asked_of("terminal/create"))
+        await editor.tell("session/cancel", sessionId=editor.session_id)
+        assert (await editor.end(prompt))["stopReason"] == "cancelled"
+        buffers.opens.set()
+        opened = {"sessionId": editor.session_id, "terminalId": "terminal-1"}
+        await editor.until(lambda: editor.asked_of("terminal/release") == [opened])
+
+
+async def test_a_terminal_that_cannot_be_released_has_run_the_command(tmp_path: Path) -> None:
+    agent = Simulator([use_tool("mcp__editor__run_command", command="make"), say("Done.")])
+    async with served(
+        outrider.Options(transport=agent, permission=lambda _: True), editor_tools=True
+    ) as editor:
+        Buffers(editor)
+        del editor.handlers["terminal/release"]
+        await begin(editor, tmp_path, **ABLE)
+        await editor.prompt("Go.")
+        assert "ran make" in str(agent.requests[1].tool_results)
+
+
+async def test_lines_are_numbered_as_editors_do(tmp_path: Path) -> None:
+    agent = Simulator([use_tool("mcp__editor__read_file", file_path=str(tmp_path / "a.c")), say("Done.")])
+    async with served(outrider.Options(transport=agent), editor_tools=True) as editor:
+        Buffers(editor, **{"a.c": "one\n\ftwo\u2028still\n\nfour\n"})
+        await begin(editor, tmp_path, **ABLE)
+        await editor.prompt("Read.")
+        (read,) = agent.requests[1].tool_results
+        assert "     2\t\ftwo\u2028still\n     3\t\n     4\tfour" in str(read["content"][0]["text"])
 
 
 async def test_the_rules_of_the_options_hold_for_the_tools_of_the_editor(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ import anyio
 import pytest
 
 import outrider
+from outrider.acp._rpc import _encode
 from outrider.testing import Gate, Simulator, drop, fail, say, use_tool
 from tests.acp.editor import Refused, served
 from tests.acp.test_sessions import begin, options
@@ -210,6 +212,14 @@ async def test_a_request_that_is_taken_back(tmp_path: Path) -> None:
             await editor.end(prompt)
         assert refused.value.code == -32800
         assert (await editor.prompt("Hi"))["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("text", ["\ud83d", "a\udc00b", "\ud83d\ude00", "\u00e9"])
+def test_half_a_surrogate_pair_leaves_a_frame_that_editors_can_read(text: str) -> None:
+    # Readers in Rust reject a whole frame for the escape of such a half.
+    frame = _encode({"rawInput": {"command": [text]}})
+    assert b"\\u" not in frame
+    json.loads(frame)["rawInput"]["command"][0].encode()
 
 
 async def test_an_editor_that_does_not_read(tmp_path: Path) -> None:

@@ -79,6 +79,7 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
         use_tool("TaskCreate", subject="Look", description="Look around"),
         use_tool("TaskUpdate", taskId="1", status="completed"),
         say("Done."),
+        say("They looked for a word."),
     ]
     with RealAgent(script, program=require_program()) as agent:
         given = agent.options(tools=["Read", "TaskCreate", "TaskUpdate"])
@@ -108,6 +109,9 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
                 [(each["content"], each["status"]) for each in plan["entries"]] for plan in editor.of("plan")
             ]
             assert plans == [[("Look", "pending")], [("Look", "completed")]]
+            before = editor.of("usage_update")[-1]["used"]
+            await editor.prompt("/compact")
+            assert editor.of("usage_update")[-1]["used"] != before
 
 
 async def test_questions_and_forms_and_servers_of_the_editor(tmp_path: Path) -> None:

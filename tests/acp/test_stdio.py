@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import acp
 import pytest
@@ -42,6 +45,8 @@ script = [
     say("It is done."),
 ]
 agent = Simulator(script, executable=True)
+talker = Simulator([say(("word" * 300 + " ") * 1000)], executable=True)
+talking = talker.options()
 options = agent.options(tools=[look_up], permission=outrider.Policy.of({"allow": "look_up"}))
 
 async def make(cwd):
@@ -97,7 +102,8 @@ async def started(
             *command(*flags),
             env=given,
             cwd=project,
-            transport_kwargs={"stderr": None},
+            # To end takes longer than the client waits by itself, on a machine with much to do.
+            transport_kwargs={"stderr": None, "shutdown_timeout": 40.0},
             use_unstable_protocol=True,
         ) as (agent, process),
     ):
@@ -146,24 +152,35 @@ def children_of(project: Path) -> list[int]:
     return [pid for pid in process_ids() if mark in environment_of(pid)]
 
 
-@pytest.mark.parametrize("end", ["stdin while it starts", "SIGTERM", "SIGKILL of the server"])
+def unread(pipe: IO[bytes]) -> int:
+    found: int = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
+    return found
+
+
+ENDS = ["stdin while it starts", "stdin, and it reads nothing", "SIGTERM", "SIGKILL of the server"]
+
+
+@pytest.mark.parametrize("end", ENDS)
 def test_nothing_is_left_when_the_editor_goes(project: Path, end: str) -> None:
     env = {**os.environ, "OF_TEST": str(project)}
     with subprocess.Popen(
-        command("--module", "my_agent:options"),
+        command("--module", "my_agent:talking" if "nothing" in end else "my_agent:options"),
         cwd=project,
         env=env,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        bufsize=0,
     ) as server:
         stdin, stdout = server.stdin, server.stdout
         assert stdin is not None
         assert stdout is not None
 
-        def call(method: str, **params: Any) -> Any:
+        def begin(method: str, **params: Any) -> None:
             frame = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
             stdin.write(json.dumps(frame).encode() + b"\n")
-            stdin.flush()
+
+        def call(method: str, **params: Any) -> Any:
+            begin(method, **params)
             for line in stdout:
                 read = json.loads(line)
                 if read.get("id") == method:
@@ -171,24 +188,27 @@ def test_nothing_is_left_when_the_editor_goes(project: Path, end: str) -> None:
             raise AssertionError("it ended")
 
         call("initialize", protocolVersion=1)
+        session = ""
         if end == "stdin while it starts":
-            made = {"cwd": str(project), "mcpServers": []}
-            frame = {"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": made}
-            stdin.write(json.dumps(frame).encode() + b"\n")
-            stdin.flush()
+            begin("session/new", cwd=str(project), mcpServers=[])
             # Some process of the agent is there; that it is ready is not waited for.
             while not (set(children_of(project)) - {server.pid}):
                 assert server.poll() is None
         else:
-            call("session/new", cwd=str(project), mcpServers=[])
+            session = call("session/new", cwd=str(project), mcpServers=[])["sessionId"]
             assert len(children_of(project)) > 1
+        if "nothing" in end:
+            begin("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "Talk."}])
+            # The pipe is soon full, and what comes next is far more.
+            while unread(stdout) < 30_000:
+                assert server.poll() is None
         match end:
-            case "stdin while it starts":
-                stdin.close()
             case "SIGTERM":
                 server.send_signal(signal.SIGTERM)
-            case _:
+            case "SIGKILL of the server":
                 server.kill()
+            case _:
+                stdin.close()
         assert server.wait(30) == {"SIGKILL of the server": -9, "SIGTERM": 143}.get(end, 0)
     # If the server was killed, its watchdog ends the rest, and then itself, in its own time.
     for _ in range(3):

@@ -61,7 +61,10 @@ def test_help_needs_nothing_of_the_library() -> None:
         (("rnu",), "error: No such command 'rnu'. Did you mean 'run'? Try `outrider --help`.\n"),
         (("run", "--fly"), "error: No such option: --fly. Try `outrider run --help`.\n"),
         (("trace", "show"), "error: Missing argument 'FILE'. Try `outrider trace show --help`.\n"),
-        (("demo", "--agent", "dreamt"), "error: Invalid value for '--agent': 'dreamt' is not one of 'simulated', 'real'."),
+        (
+            ("demo", "--agent", "dreamt"),
+            "error: Invalid value for '--agent': 'dreamt' is not one of 'simulated', 'real'.",
+        ),
         (("run", "x", "--max-turns", "many"), "error: Invalid value for '--max-turns'"),
         (("run", "x", "--max-turns", "0"), "error: `--max-turns` must be a whole number of 1 or more"),
         (("run", "x", "--env", "NAME"), "error: `--env` is 'NAME'. Give a name and a value"),

@@ -65,7 +65,7 @@ def leaves(value: object) -> list[str]:
 @given(st.dictionaries(st.text(min_size=1, max_size=8), VALUES, min_size=1, max_size=4), st.integers(20, 90))
 def test_nothing_of_an_input_is_left_out(given: dict[str, Any], width: int) -> None:
     made = sheet(width)
-    made.input(request("Any", given))
+    made.input(request("Any", given).tool_input)
     shown = "".join("".join(line[2:].split()) for line in rows(made))
     assert [part for leaf in leaves(given) for part in printable(leaf).split() if part not in shown] == []
     assert all(line[0] in "│┊" for line in rows(made))
@@ -92,20 +92,20 @@ def test_nothing_of_an_input_is_left_out(given: dict[str, Any], width: int) -> N
 )
 def test_what_used_to_be_left_out_is_shown(tool: str, given: dict[str, Any], end: str) -> None:
     made = sheet(width=70)
-    made.input(request(tool, given))
+    made.input(request(tool, given).tool_input)
     shown = "\n".join(rows(made)).replace("\n┊   ", "").replace("\n┊ ", "")
     assert end in shown
 
 
 def test_a_line_that_goes_on_is_told_from_a_new_one() -> None:
     made = sheet(width=24)
-    made.input(request("Bash", {"command": "true " + "x" * 20 + "\nrm y"}))
+    made.input(request("Bash", {"command": "true " + "x" * 20 + "\nrm y"}).tool_input)
     assert rows(made) == ["│ command:", "│   true xxxxxxxxxxxxxx", "┊   xxxxxx", "│   rm y"]
 
 
 def test_what_cannot_be_seen_is_shown() -> None:
     made = sheet()
-    made.input(request("Bash", {"command": "rm\u200b \u202etxt.a\x1b[8mhidden\x9b0m\u3164"}))
+    made.input(request("Bash", {"command": "rm\u200b \u202etxt.a\x1b[8mhidden\x9b0m\u3164"}).tool_input)
     assert rows(made) == ["│ command: rm\ufffd \ufffdtxt.a\ufffd[8mhidden\ufffd0m\ufffd"]
 
 
@@ -140,7 +140,7 @@ def test_no_text_of_the_agent_leaves_the_gutter_or_its_line(words: str, glyphs: 
     }
     asked = request(words, {words: words, "list": [words], "old_string": words}, **fields)
     made = sheet(glyphs=glyphs)
-    made.input(asked)
+    made.input(asked.tool_input)
     assert all(line[0] in (glyphs.gutter, glyphs.goes_on) for line in rows(made))
     made = sheet(glyphs=glyphs)
     made.say(f"May it use {asked.tool_name}?")

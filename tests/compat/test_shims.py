@@ -320,6 +320,43 @@ async def test_tools_can_be_called_through_the_handlers_of_the_library() -> None
     assert [each.name for each in listed.tools] == ["double"]
 
 
+class _Proxy:
+    """What an instrumentor puts around a stream. It says that it is of the class that it stands for."""
+
+    def __init__(self, stream: Any, seen: list[str]) -> None:
+        self.stream = stream
+        self.seen = seen
+
+    @property
+    def __class__(self) -> type:
+        return type(self.stream)
+
+    @__class__.setter
+    def __class__(self, value: type) -> None:
+        raise AttributeError
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for message in self.stream:
+            self.seen.append(type(message).__name__)
+            yield message
+
+
+@pytest.mark.anyio
+async def test_a_proxy_around_receive_messages_sees_what_receive_response_gives(
+    agent: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    receive = ClaudeSDKClient.receive_messages
+    monkeypatch.setattr(ClaudeSDKClient, "receive_messages", lambda client: _Proxy(receive(client), seen))
+    async with ClaudeSDKClient(options_of(agent)) as client:
+        await client.query("hello")
+        given = [type(each).__name__ async for each in client.receive_response()]
+    assert seen == given == ["SystemMessage", "AssistantMessage", "ResultMessage"]
+
+
 # The alias.
 
 

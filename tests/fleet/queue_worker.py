@@ -1,14 +1,17 @@
 """A worker of its own process, which a test kills: `python -m tests.fleet.queue_worker URL ANSWERS SEED`.
 
-Its engine has no agents: it writes down that it begins a task, waits a moment, and answers.
+Its engine has no agents: it writes down that it begins a task, waits a moment, and answers. It ends when its
+standard input does, so that it never outlives the test.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
 from random import Random
+from threading import Thread
 
 import anyio
 
@@ -37,5 +40,13 @@ async def main(url: str, answers: str, seed: str) -> None:
             print(outcome.id, flush=True)
 
 
+def end_with_the_test() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(1)
+
+
 if __name__ == "__main__":
+    logging.basicConfig()
+    Thread(target=end_with_the_test, daemon=True).start()
     anyio.run(main, sys.argv[1], sys.argv[2], sys.argv[3])

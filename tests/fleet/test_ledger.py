@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from outrider.errors import LimitReached, OptionsError, StoreError
 from outrider.fleet import Ledger, LedgerEntry
+from outrider.fleet._budget.ledger import backlog_of
 from outrider.session import Result, Session, Usage
 from outrider.testing import Simulator, fail, say, subagent
 
@@ -404,3 +406,48 @@ def test_it_is_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for given in ("a.db", "sqlite:///a.db", f"sqlite:///{tmp_path}/a.db", tmp_path / "a.db"):
         assert Ledger(given).path == tmp_path / "a.db"
     assert repr(Ledger("a.db")) == f"<Ledger {str(tmp_path / 'a.db')!r}>"
+
+
+@ONE_LOOP
+async def test_turns_that_end_together_write_each_entry_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    async with Ledger(path) as ledger:
+        backlog = backlog_of(ledger)
+        with anyio.fail_after(DEADLINE):
+            async with anyio.create_task_group() as tasks:
+                for number in range(40):
+                    tasks.start_soon(backlog.add, entry(f"{number}"))
+        assert len(backlog) == 0
+        # Of lines in the file: reading would leave a second one out.
+        assert len(path.read_text().splitlines()) == len(await ledger.entries()) == 40
+
+
+class Full(Ledger):
+    is_full = True
+
+    async def add(self, entry: LedgerEntry) -> None:
+        await anyio.lowlevel.checkpoint()
+        if self.is_full:
+            raise StoreError(self.name, "add", "the disk is full", retryable=True)
+        await super().add(entry)
+
+
+@ONE_LOOP
+async def test_what_a_full_ledger_could_not_take_is_written_once(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    async with Full(path) as ledger:
+        backlog = backlog_of(ledger)
+        with anyio.fail_after(DEADLINE):
+            for _ in range(2):
+                async with anyio.create_task_group() as tasks:
+                    for number in range(10):
+                        tasks.start_soon(backlog.add, entry(f"{number}"))
+                with pytest.raises(StoreError, match="the disk is full"):
+                    await backlog.settle()
+            assert len(backlog) == 20
+            ledger.is_full = False
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(backlog.settle)
+        assert len(backlog) == 0
+        assert len(path.read_text().splitlines()) == 20

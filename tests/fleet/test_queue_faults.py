@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -23,30 +24,42 @@ from tests.transcripts.stores import servers
 
 LONG = bool(os.environ.get("OUTRIDER_LONG"))
 """Thousands of tasks: `make fleet` sets it."""
-TASKS, WORKERS, KILLS, SERVER_KILLS = (2000, 4, 40, 4) if LONG else (80, 3, 3, 1)
+TASKS, WORKERS, KILLS, SERVER_KILLS = (2000, 4, 40, 4) if LONG else (60, 2, 2, 1)
+AT_ONCE = 4
+"""Tasks of a worker."""
 
 
 class Crew:
     """Worker processes. What each said that it had ended is kept."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self._url, self._folder = url, folder
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self.running: list[subprocess.Popen[bytes]] = []
         self._number = 0
 
-    def start(self) -> None:
+    def start(self, url: str) -> None:
         self._number += 1
-        command = [sys.executable, "-m", "tests.fleet.queue_worker", self._url]
+        command = [sys.executable, "-m", "tests.fleet.queue_worker", url]
         command += [str(self._folder / "answers"), str(self._number)]
-        with (self._folder / f"{self._number}.out").open("wb") as out:
+        out, err = (self._folder / f"{self._number}.{kind}" for kind in ("out", "err"))
+        with out.open("wb") as said, err.open("wb") as warned:
             self.running.append(
-                subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, start_new_session=True)
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=said, stderr=warned, start_new_session=True
+                )
             )
+
+    def wait(self) -> None:
+        """Until all have ended by themselves."""
+        for one in self.running:
+            assert one.wait() == 0, self.warnings
 
     def kill(self, which: int) -> None:
         one = self.running.pop(which)
+        assert one.stdin is not None
         one.kill()
         one.wait()
+        one.stdin.close()
 
     def end(self) -> None:
         while self.running:
@@ -61,6 +74,17 @@ class Crew:
         path = self._folder / "answers"
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
+    @property
+    def warnings(self) -> str:
+        return "".join(path.read_text() for path in sorted(self._folder.glob("*.err")))
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[Crew]:
+    crew = Crew(tmp_path)
+    yield crew
+    crew.end()
+
 
 def ended(url: str) -> int:
     try:
@@ -73,40 +97,38 @@ def ended(url: str) -> int:
 
 
 @pytest.mark.anyio
-@pytest.mark.timeout(900 if LONG else 180)
+@pytest.mark.timeout(1800 if LONG else 180)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
-async def test_every_task_ends_once_whoever_is_killed(anyio_backend: str, tmp_path: Path) -> None:
+async def test_every_task_ends_once_whoever_is_killed(anyio_backend: str, crew: Crew) -> None:
     server, chance = servers.postgres(), Random(5)
     url = f"{server.url()}?batch={uuid4().hex}&lease=2&timeout=5"
     assert await submit([f"task {number}" for number in range(TASKS)], url) == TASKS
-    crew, began = Crew(url, tmp_path), time.monotonic()
+    began = time.monotonic()
     faults = [*["worker"] * KILLS, *["server"] * SERVER_KILLS]
     chance.shuffle(faults)
-    try:
-        for _ in range(WORKERS):
-            await run_sync(crew.start)
-        for number, fault in enumerate(faults):
-            while await run_sync(ended, url) < TASKS * 0.9 * number / len(faults):  # noqa: ASYNC110
-                await anyio.sleep(0.02)
-            if fault == "worker":
-                await run_sync(crew.kill, chance.randrange(len(crew.running)))
-                await run_sync(crew.start)
-            else:
-                await run_sync(server.restart)
-        for one in crew.running:
-            assert await run_sync(one.wait) == 0
-    finally:
-        await run_sync(crew.end)
+    for _ in range(WORKERS):
+        crew.start(url)
+    for number, fault in enumerate(faults):
+        while await run_sync(ended, url) < TASKS * 0.9 * number / len(faults):  # noqa: ASYNC110
+            await anyio.sleep(0.02)
+        if fault == "worker":
+            crew.kill(chance.randrange(len(crew.running)))
+            crew.start(url)
+        else:
+            await run_sync(server.restart)
+    await run_sync(crew.wait)
     seconds = time.monotonic() - began
     with Journal(url) as journal:
         outcomes, counts, spent = list(journal.outcomes()), journal.counts(), journal.spent()
         assert journal.runner() is None
     assert [outcome.text for outcome in outcomes] == [f"did task {number}" for number in range(TASKS)]
     assert (counts.total, counts.done) == (TASKS, TASKS)
-    # No worker was given an outcome that another has. A worker that was killed may not have said the last.
+    # One that was not heard of for as long as its lease, on a machine that has much to do, is lost, too.
+    lost = KILLS + crew.warnings.count("has run out")
+    # No worker was given an outcome that another has. A worker that was lost may not have said the last.
     given = crew.given
     assert set(given.values()) == {1}
-    assert TASKS - 4 * KILLS <= given.total() <= TASKS
+    assert TASKS - AT_ONCE * lost <= given.total() <= TASKS
     # Each attempt has a number and, if one was cut off before it, the session of that.
     attempts = Counter((id, attempt) for id, attempt, _, _ in crew.begun)
     assert set(attempts.values()) == {1}
@@ -115,7 +137,7 @@ async def test_every_task_ends_once_whoever_is_killed(anyio_backend: str, tmp_pa
         sessions.setdefault(id, set()).add(session)
     assert all(len(each) == 1 for each in sessions.values())
     again = len(crew.begun) - TASKS
-    assert 0 < again <= 4 * (KILLS + SERVER_KILLS)
+    assert 0 <= again <= AT_ONCE * lost
     # What was paid for and written down is known, whoever has done it.
     assert spent.usd == pytest.approx(TASKS * CENT.cost_usd)
     killed = f"{KILLS} of them and {SERVER_KILLS} servers killed"
@@ -126,25 +148,21 @@ async def test_every_task_ends_once_whoever_is_killed(anyio_backend: str, tmp_pa
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_worker_that_slept_beyond_its_lease_wakes_up_and_harms_nothing(
-    anyio_backend: str, tmp_path: Path
+    anyio_backend: str, crew: Crew
 ) -> None:
     url = f"{servers.postgres().url()}?batch={uuid4().hex}&lease=1&timeout=2"
-    await submit([f"task {number}" for number in range(200)], url)
-    crew = Crew(url, tmp_path)
-    try:
-        await run_sync(crew.start)
-        while not crew.given:  # noqa: ASYNC110
-            await anyio.sleep(0.01)
-        sleeper = crew.running[0]
-        sleeper.send_signal(signal.SIGSTOP)
-        await run_sync(crew.start)
-        # The other one ends all of it, and those that the sleeper had.
-        assert await run_sync(crew.running[1].wait) == 0
-        sleeper.send_signal(signal.SIGCONT)
-        assert await run_sync(sleeper.wait) == 0
-    finally:
-        await run_sync(crew.end)
+    await submit([f"task {number}" for number in range(50)], url)
+    crew.start(url)
+    while not crew.given:  # noqa: ASYNC110
+        await anyio.sleep(0.01)
+    sleeper = crew.running[0]
+    sleeper.send_signal(signal.SIGSTOP)
+    crew.start(url)
+    # The other one ends all of it, and those that the sleeper had.
+    assert await run_sync(crew.running[1].wait) == 0, crew.warnings
+    sleeper.send_signal(signal.SIGCONT)
+    await run_sync(crew.wait)
     with Journal(url) as journal:
-        assert journal.counts().done == 200
+        assert journal.counts().done == 50
     assert set(crew.given.values()) == {1}
-    assert crew.given.total() == 200
+    assert crew.given.total() == 50

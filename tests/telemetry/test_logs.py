@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ import outrider
 from outrider.session import Session
 from outrider.telemetry import JsonFormatter, LogContext
 from outrider.testing import Simulator, say, use_tool
+from tests.cases import every_case
 from tests.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
@@ -66,3 +68,50 @@ async def test_records_of_tools_and_of_outrider_say_where_they_belong(
     assert "ValueError" in failed["exception"]
     assert "hunter22" not in failed["exception"]
     assert set(outside) == {"timestamp", "level", "logger", "message"}
+
+
+class Nameless:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+def deep(levels: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(levels):
+        made = [made]
+    return made
+
+
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+@every_case(
+    "value, shown",
+    [
+        (LOOP, "[[...]]"),
+        (deep(5000), "<list>"),
+        (float("nan"), "nan"),
+        ({"figures": [float("inf")]}, "{'figures': [inf]}"),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
+        (Nameless(), "<Nameless>"),
+        ("half \ud83d", "half ?"),
+        ({"one"}, "{'one'}"),
+        ({"at": [1, None, True]}, {"at": [1, None, True]}),
+    ],
+)
+def test_whatever_is_logged_is_a_line_of_json(value: Any, shown: Any) -> None:
+    record = logging.makeLogRecord({"msg": "x", "extra_field": value})
+    line = JsonFormatter().format(record)
+    line.encode()
+    assert "\n" not in line
+
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    assert json.loads(line, parse_constant=refuse)["extra_field"] == shown
+
+
+def test_what_is_no_json_is_masked_too() -> None:
+    record = logging.makeLogRecord({"msg": "x", "headers": {"x-api-key": "hunter22", "loop": LOOP}})
+    assert "hunter22" not in JsonFormatter().format(record)

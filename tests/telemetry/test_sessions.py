@@ -10,16 +10,18 @@ import pickle
 import signal
 import subprocess
 import sys
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
 import msgspec
 import pytest
 from opentelemetry import propagate
+from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
 import outrider
@@ -435,6 +437,25 @@ async def test_one_call_serves_sessions_the_drop_in_and_code_without_await(recor
     turns = [span for span in recorder.started if span.name == "invoke_agent Claude Code"]
     request = recorder.span("request").context
     assert [span.parent for span in turns] == [None, request, request]
+
+
+@dataclass
+class Wrapped:
+    """A provider around another, as Logfire has one: it cannot be hashed."""
+
+    meters: MeterProvider
+
+    def get_meter(self, *names: Any) -> Any:
+        return self.meters.get_meter(*names)
+
+
+def test_a_provider_need_not_be_hashable(recorder: Recorder) -> None:
+    wrapped = cast("MeterProvider", Wrapped(recorder.meters))
+    made = [Telemetry(meter_provider=wrapped) for _ in range(2)]
+    # One set of gauges, as for any other.
+    assert len({id(each.metrics._gauges) for each in made}) == 1
+    (gauges,) = {each.metrics._gauges for each in made}
+    assert gauges is not recorder.telemetry.metrics._gauges
 
 
 @every_case("given", [True, "yes", {"content": True}])

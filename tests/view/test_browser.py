@@ -25,6 +25,9 @@ from tests.view.test_guard import write_hostile
 
 pytestmark = needs_browser
 
+# Five seconds by default, which a busy machine takes to load a page.
+expect.set_options(timeout=30_000)
+
 UNNAMED = """
 [...document.querySelectorAll('a,button,input:not([type=hidden]),select,textarea,img:not([alt]),[role=img]')]
   .filter((each) => each.checkVisibility() && !(each.textContent.trim() || each.ariaLabel || each.title

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
@@ -46,6 +47,7 @@ _IMAGES: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _MOST_LINES: Final = 2000
 _MOST_OUTPUT: Final = 30_000
 _SECONDS, _MOST_SECONDS = 120.0, 600.0
+_OPEN_SECONDS: Final = 30.0
 _KILL_SECONDS: Final = 5.0
 
 
@@ -155,7 +157,8 @@ class EditorTools:
             return Image(self._path(file_path))
         first, most = max(offset or 1, 1), min(limit or _MOST_LINES, _MOST_LINES)
         text = await self._read(file_path, line=first, limit=most + 1)
-        lines = text.splitlines()
+        # As editors count them: a form feed or U+2028 ends no line.
+        lines = text.removesuffix("\n").split("\n") if text else []
         shown = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:most], first))
         more = "\n(there is more: read on with `offset`)" if len(lines) > most else ""
         return (shown or "(there is nothing in it)") + more
@@ -199,17 +202,18 @@ class EditorTools:
         """Run a shell command in a terminal of the user's editor, and return what it prints."""
         self._check("Bash", command=command)
         seconds = _SECONDS if timeout is None else min(max(timeout / 1000, 1.0), _MOST_SECONDS)
-        created = await self._request(
-            "terminal/create",
-            schema.CreateTerminalRequest(
-                session_id=self._session_id,
-                command="bash",
-                args=["-c", command],
-                cwd=self._cwd,
-                output_byte_limit=_MOST_OUTPUT,
-            ),
-            schema.CreateTerminalResponse,
+        opening = schema.CreateTerminalRequest(
+            session_id=self._session_id,
+            command="bash",
+            args=["-c", command],
+            cwd=self._cwd,
+            output_byte_limit=_MOST_OUTPUT,
         )
+        # Also when the turn is cancelled: who does not know the terminal's id cannot release it.
+        with anyio.move_on_after(_OPEN_SECONDS, shield=True) as scope:
+            created = await self._request("terminal/create", opening, schema.CreateTerminalResponse)
+        if scope.cancelled_caught:
+            raise ToolFailed("The editor opened no terminal in time.")
         terminal, has_ended = created.terminal_id, False
         try:
             await self._updates.progress(ctx.tool_use_id or "", "in_progress", terminal=terminal)
@@ -225,7 +229,7 @@ class EditorTools:
             raise ToolFailed("The editor's terminal gave no output that can be read.") from error
         finally:
             # Also when the turn is cancelled: releasing a terminal ends what runs in it.
-            with anyio.move_on_after(_KILL_SECONDS, shield=True):
+            with anyio.move_on_after(_KILL_SECONDS, shield=True), suppress(ToolFailed):
                 await self._terminal("release", schema.ReleaseTerminalRequest, terminal)
         return _report(output, None if has_ended else seconds)
 

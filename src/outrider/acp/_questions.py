@@ -18,7 +18,6 @@ from pydantic import BaseModel, ValidationError
 
 from outrider.acp._editor import own_name
 from outrider.acp._rpc import RpcError
-from outrider.acp._tool_calls import clean
 from outrider.errors import Denied, OptionsError
 from outrider.handlers import (
     Answer,
@@ -190,7 +189,7 @@ class Questions:
             mode="form",
             session_id=self._session_id,
             tool_call_id=question.tool_use_id,
-            message=clean(question.text),
+            message=question.text,
             requested_schema=schema.ElicitationSchema(
                 type="object", properties={"answer": choice, "other": other} if offered else {"other": other}
             ),
@@ -221,7 +220,7 @@ class Questions:
             session_id=self._session_id,
             tool_call=schema.ToolCallUpdate(
                 tool_call_id=ask.tool_use_id,
-                title=clean(title or call.title),
+                title=title or call.title,
                 kind=call.kind,
                 status="pending",
                 content=call.preview() or None,
@@ -229,8 +228,7 @@ class Questions:
                 raw_input=ask.input,
             ),
             options=[
-                schema.PermissionOption(option_id=each.id, name=clean(each.name), kind=each.kind)
-                for each in options
+                schema.PermissionOption(option_id=each.id, name=each.name, kind=each.kind) for each in options
             ],
         )
         try:
@@ -255,7 +253,7 @@ class Questions:
         if (self._elicitation.form if request.mode == "form" else self._elicitation.url) is None:
             log.warning("the editor has no way to answer %s: declined", request)
             return decline()
-        message = clean(f"{request.display_name or request.server}: {request.message}")
+        message = f"{request.display_name or request.server}: {request.message}"
         common = {"message": message, "mode": request.mode, "sessionId": self._session_id}
         try:
             if request.mode == "form":

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
+from select import PIPE_BUF
 from stat import S_ISFIFO, S_ISSOCK
 from typing import Final, NamedTuple, TypeAlias, TypeVar, cast
 
@@ -21,7 +22,6 @@ import msgspec
 from anyio.abc import ByteStream, TaskGroup
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from outrider._threads import run_sync
 from outrider.redaction import preview
 from outrider.wire import JsonObject
 
@@ -250,12 +250,14 @@ class Rpc:
     async def _run(
         self, work: Awaitable[Answered], id: RequestId, scope: anyio.CancelScope, is_request: bool
     ) -> None:
+        answer: Answered = None
         error: Exception | None = RpcError(REQUEST_CANCELLED, "the request was cancelled")
         try:
             with scope:
                 answer, error = await work, None
-                if is_request:
-                    await self._answer(id, answer)
+            if error is None and is_request:
+                # What is done cannot be cancelled any more: there is one answer.
+                await self._answer(id, answer)
         except Exception as failed:  # noqa: BLE001 - every error is an answer
             error = failed
         finally:
@@ -269,7 +271,10 @@ class Rpc:
         result: object = {} if model is None else _plain(model)
         await self._send({"jsonrpc": "2.0", "id": id, "result": result})
         if isinstance(answer, Then):
-            await answer.then()
+            try:
+                await answer.then()
+            except Exception:
+                log.exception("what follows an answer could not be sent")
 
     async def _answer_error(self, id: RequestId, error: Exception, *, is_wanted: bool = True) -> None:
         if isinstance(error, ValidationError):
@@ -305,8 +310,8 @@ def _encode(frame: JsonObject) -> bytes:
     try:
         return msgspec.json.encode(frame) + b"\n"
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no bytes of its own, and is written as an escape.
-        return json.dumps(frame).encode() + b"\n"
+        # Half of a surrogate pair is no text: as an escape, most editors could not read the frame.
+        return json.dumps(frame, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def _reason(error: ValidationError) -> str:
@@ -322,21 +327,22 @@ class _Stdio(ByteStream):
 
     def __init__(self, source: int, sink: int) -> None:
         self._source, self._sink = source, sink
-        mode = os.fstat(source).st_mode
-        self._can_wait = S_ISFIFO(mode) or S_ISSOCK(mode) or os.isatty(source)
-        """Others, such as files, are never waited for."""
+        self._can_wait = {each: _can_wait(each) for each in (source, sink)}
 
     async def receive(self, max_bytes: int = _CHUNK) -> bytes:
-        if self._can_wait:
+        if self._can_wait[self._source]:
             await anyio.wait_readable(self._source)
         if data := os.read(self._source, max_bytes):
             return data
         raise anyio.EndOfStream
 
     async def send(self, item: bytes) -> None:
-        # In a thread: the editor may not read for a while, and the descriptor may be shared, so that it
-        # cannot be made non-blocking.
-        await run_sync(_write_all, self._sink, item, abandon_on_cancel=True)
+        # The descriptor may be shared, so it cannot be made non-blocking: no more than surely fits.
+        rest = memoryview(item)
+        while rest:
+            if self._can_wait[self._sink]:
+                await anyio.wait_writable(self._sink)
+            rest = rest[os.write(self._sink, rest[:PIPE_BUF]) :]
 
     async def send_eof(self) -> None:
         pass
@@ -345,10 +351,10 @@ class _Stdio(ByteStream):
         pass
 
 
-def _write_all(sink: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(sink, rest) :]
+def _can_wait(descriptor: int) -> bool:
+    """Others, such as files, are always ready."""
+    mode = os.fstat(descriptor).st_mode
+    return S_ISFIFO(mode) or S_ISSOCK(mode) or os.isatty(descriptor)
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from outrider.acp._editor import EditorTools
 from outrider.acp._prompts import invalid
 from outrider.acp._questions import Questions
 from outrider.acp._rpc import AUTH_REQUIRED, INTERNAL, INVALID_REQUEST, RpcError
-from outrider.acp._tool_calls import clean
 from outrider.acp._updates import Updates, changes_info
 from outrider.approvals import SessionParked
 from outrider.errors import (
@@ -366,9 +365,7 @@ def _select(
 
 
 def _choice(value: str, name: str, description: str | None = None) -> schema.SessionConfigSelectOption:
-    return schema.SessionConfigSelectOption(
-        value=value, name=clean(name or value), description=clean(description) if description else None
-    )
+    return schema.SessionConfigSelectOption(value=value, name=name or value, description=description or None)
 
 
 def _stop_reason(result: Result) -> schema.StopReason:

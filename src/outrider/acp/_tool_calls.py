@@ -187,7 +187,7 @@ class ToolCall:
 
     def _part(self, part: JsonObject, *, is_error: bool) -> Content | None:
         if part.get("type") == "text" and isinstance(part.get("text"), str):
-            text = clean(part["text"])
+            text = part["text"]
             if not text.strip():
                 return None
             return _words(f"```console\n{text.rstrip()}\n```" if self.kind == "execute" or is_error else text)
@@ -200,14 +200,9 @@ class ToolCall:
         return None
 
 
-def clean(text: str) -> str:
-    """A text without halves of surrogate pairs, which no editor could read."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
-
-
 def text_block(text: str) -> schema.TextContentBlock:
     """A text, for an editor."""
-    return schema.TextContentBlock(type="text", text=clean(text))
+    return schema.TextContentBlock(type="text", text=text)
 
 
 def _words(text: str) -> schema.ContentToolCallContent:
@@ -215,9 +210,7 @@ def _words(text: str) -> schema.ContentToolCallContent:
 
 
 def _diff(path: str, old: str | None, new: str) -> schema.FileEditToolCallContent:
-    return schema.FileEditToolCallContent(
-        type="diff", path=path, old_text=None if old is None else clean(old), new_text=clean(new)
-    )
+    return schema.FileEditToolCallContent(type="diff", path=path, old_text=old, new_text=new)
 
 
 def _old_text(path: str) -> str | None:

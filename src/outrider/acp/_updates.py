@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import anyio
 from acp import schema
 
-from outrider.acp._tool_calls import ToolCall, clean, text_block
+from outrider.acp._tool_calls import ToolCall, text_block
 from outrider.options._validators import is_list
 from outrider.transcripts._export.turns import FROM_PROGRAM
 from outrider.wire import (
     AssistantMessage,
     CommandsChangedMessage,
+    CompactBoundaryMessage,
     LocalCommandOutputMessage,
     ResultMessage,
     SessionTitleChangedMessage,
@@ -104,6 +105,8 @@ class Updates:
                 await self._results(message)
             case ResultMessage():
                 await self._usage(message)
+            case CompactBoundaryMessage():
+                self._used = message.compact_metadata.get("post_tokens", self._used)
             case SessionTitleChangedMessage():
                 await self._send(_titled(message.title))
             case LocalCommandOutputMessage():
@@ -175,7 +178,7 @@ class Updates:
                 schema.ToolCallStart(
                     session_update="tool_call",
                     tool_call_id=id,
-                    title=clean(call.title),
+                    title=call.title,
                     kind=call.kind,
                     status=status,
                     content=call.preview() or None,
@@ -286,8 +289,8 @@ class Updates:
         """Tell which slash commands there are."""
         found = [
             schema.AvailableCommand(
-                name=clean(each.name),
-                description=clean(each.description),
+                name=each.name,
+                description=each.description,
                 input=_hint(each.argument_hint) if each.argument_hint else None,
             )
             for each in info.commands
@@ -334,12 +337,12 @@ def _entry(task: object, words: str) -> schema.PlanEntry | None:
     if not is_object(task) or not isinstance(content := task.get(words), str):
         return None
     status = _STATES.get(str(task.get("status")), "pending")
-    return schema.PlanEntry(content=clean(content), priority="medium", status=status)
+    return schema.PlanEntry(content=content, priority="medium", status=status)
 
 
 def _hint(text: str) -> schema.AvailableCommandInput:
-    return schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=clean(text)))
+    return schema.AvailableCommandInput(schema.UnstructuredCommandInput(hint=text))
 
 
 def _titled(title: str) -> schema.SessionInfoUpdate:
-    return schema.SessionInfoUpdate(session_update="session_info_update", title=clean(title))
+    return schema.SessionInfoUpdate(session_update="session_info_update", title=title)

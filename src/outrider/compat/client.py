@@ -120,9 +120,9 @@ class ClaudeSDKClient:
 
     def receive_response(self) -> AsyncIterator[Message]:
         """What the agent says up to and with the next result."""
-        # Not by itself: instrumentors and subclasses change `receive_messages`.
+        # Not by itself: instrumentors and subclasses change it. A proxy of theirs passes for an instance.
         messages = self.receive_messages()
-        return messages.until_result() if isinstance(messages, Received) else _up_to_result(messages)
+        return messages.until_result() if type(messages) is Received else _up_to_result(messages)
 
     def _next_reader(self) -> MessageReader:
         """A reader of its own for one receiver. Raises `CLIConnectionError`."""

@@ -1,21 +1,24 @@
-"""`Database`: a connection to PostgreSQL for a journal or a ledger, made anew when it was lost."""
+"""`Database`: the tables of a journal or a ledger in PostgreSQL. Those of one address share connections."""
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
-from psycopg.abc import RV, PQGen
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.waiting import Ready
 
 from outrider.errors import OptionsError, StoreError
-from outrider.redaction import mask
-from outrider.transcripts.stores._postgres import Link, NoAnswer, Tables, set_up
+from outrider.transcripts.stores._postgres import (
+    POOL_SIZE,
+    Exhausted,
+    Link,
+    Tables,
+    explain,
+    set_up,
+    share_pool,
+)
 from outrider.transcripts.stores._urls import SECONDS, TEXT, Parameter, shown, take_parameters
 
 if TYPE_CHECKING:
@@ -25,30 +28,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIMEOUT: Final = 10.0
-_MISSING: Final = re.compile(r'database "(.*)" does not exist')
-_LOST: Final = ("08", "57P")
-_PASSING: Final = (*_LOST, "40", "53", "55P03", "57014", "25P03")
-"""Of SQLSTATE: connection, shutdown, conflict of transactions, out of something, locked, took too long."""
-
-
-class _Line(Link):
-    """A connection whose calls end, whether the server answers or not."""
-
-    ends_at: float = float("inf")
-
-    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        return super().wait(self._bounded(gen), interval, timeout)
-
-    def _bounded(self, gen: PQGen[RV]) -> PQGen[RV]:
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if ready == Ready.NONE and time.monotonic() > self.ends_at:
-                    raise NoAnswer("the server stopped answering")
-                wanted = gen.send(ready)
-        except StopIteration as ended:
-            return cast("RV", ended.value)
 
 
 class Database:
@@ -61,12 +40,12 @@ class Database:
         migrations: Sequence[Callable[[Any], list[str]]],
         parameters: Mapping[str, Parameter],
     ) -> None:
-        """`parameters`: those of the URL besides `schema` and `timeout`. Raises `OptionsError`."""
+        """`parameters`: those of the URL that not all kinds have. Raises `OptionsError`."""
         self.name = shown(url)
-        known = {"schema": TEXT, "timeout": SECONDS, **parameters}
-        self._address, self.values = take_parameters(url, known, others=True)
+        known = {"schema": TEXT, "timeout": SECONDS, "pool_size": POOL_SIZE, **parameters}
+        address, self.values = take_parameters(url, known, others=True)
         try:
-            conninfo_to_dict(self._address)
+            conninfo_to_dict(address)
         except psycopg.ProgrammingError:
             # The driver's text may hold a piece of the password.
             raise OptionsError(
@@ -76,98 +55,63 @@ class Database:
         self._timeout: float = self.values.get("timeout", _TIMEOUT)
         self.tables = tables(self.values.get("schema"), "outrider_")
         self._migrations = migrations
-        self._line: _Line | None = None
-        self._process = 0
+        # A pooler may give each transaction another connection.
+        self._pool = share_pool(
+            address, size=self.values.get("pool_size", 8), timeout=self._timeout, prepares=False
+        )
         self._lock = Lock()
 
-    def do(self, call: Callable[[Link], T], *, makes_tables: bool = True, seconds: float | None = None) -> T:
-        """Call it in a transaction. Raises `psycopg.Error`, and `StoreError` if a newer Outrider made the
-        tables. If the connection was lost, whether it was done is not known."""
-        with self._lock:
-            line = self._connected(makes_tables=makes_tables)
-            limit = self._timeout if seconds is None else seconds
-            line.ends_at = time.monotonic() + limit + 1
-            # Let the server give up, too: a process that is stopped, or a host that vanishes, must not keep
-            # its locks. Not in a pipeline: a server that waits for the rest of one takes itself for busy.
-            bounds = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
-            milliseconds = max(1, round(limit * 1000))
-            begin = "; ".join(["BEGIN", *(f"SET LOCAL {each} = {milliseconds}" for each in bounds)])
-            try:
-                line.execute(begin.encode())
-                try:
-                    result = call(line)
-                    line.execute("COMMIT")
-                except BaseException:
-                    if not line.closed:
-                        line.rollback()
-                    raise
-                return result
-            except psycopg.Error as error:
-                if line.closed or is_lost(error):
-                    self._drop()
-                raise
-
-    def _connected(self, *, makes_tables: bool) -> _Line:
-        if self._line is not None and self._process == os.getpid() and not self._line.closed:
-            return self._line
+    def do(
+        self,
+        operation: str,
+        call: Callable[[Link], T],
+        *,
+        makes_tables: bool = True,
+        seconds: float | None = None,
+    ) -> T:
+        """Call it in a transaction. Raises `StoreError`. If the connection was lost, whether it was done is
+        not known."""
+        limit, pool = self._timeout if seconds is None else seconds, self._pool.get()
         try:
-            line = _Line.connect(
-                self._address,
-                autocommit=True,
-                # A pooler may give each transaction another connection.
-                prepare_threshold=None,
-                connect_timeout=max(2, round(self._timeout)),
-                fallback_application_name="outrider fleet",
-                tcp_user_timeout=round(self._timeout * 1000),
-            )
-        except (UnicodeError, ValueError) as error:
-            # No name of a host.
-            hint = "Write postgresql://user:password@host:5432/database."
-            raise StoreError(self.name, "open", f"the address is invalid ({error})", hint=hint) from error
-        try:
-            line.ends_at = time.monotonic() + self._timeout
-            if makes_tables:
-                set_up(line, self.tables, self.name, self._migrations)
-        except BaseException:
-            line.close()
-            raise
-        # One of another process must be neither used nor closed here.
-        self._line, self._process = line, os.getpid()
-        return line
+            with self._lock, pool.lent() as link:
+                # A server that does not answer has a second to say why.
+                link.ends_at = time.monotonic() + limit + 1
+                if makes_tables:
+                    pool.make_ready(self.tables.key, link, self._set_up)
+                return _in_transaction(link, limit, call)
+        except psycopg.Error as error:
+            if isinstance(error, psycopg.errors.UndefinedTable):
+                pool.unmake_ready(self.tables.key)
+            raise self._failure(operation, error) from error
+        except Exhausted as error:
+            raise self._failure(operation, error) from error
 
-    def _drop(self) -> None:
-        line, self._line = self._line, None
-        if line is not None and self._process == os.getpid():
-            line.close()
+    def _set_up(self, link: Link) -> None:
+        set_up(link, self.tables, self.name, self._migrations)
+
+    def _failure(self, operation: str, error: psycopg.Error | Exhausted) -> StoreError:
+        reason, may_pass = explain(error)
+        hint = "Check that the database can be reached."
+        if not may_pass:
+            hint = "Check the address, and what its user may do there."
+        return StoreError(self.name, operation, reason, retryable=may_pass, hint=hint)
 
     def close(self) -> None:
-        with self._lock:
-            self._drop()
+        self._pool.let_go()
 
 
-def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection is gone."""
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_LOST)
-    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-
-
-def explain(error: psycopg.Error | StoreError) -> tuple[str, bool]:
-    """Why it failed, and whether that may pass."""
-    if isinstance(error, StoreError):
-        return error.reason, error.retryable
-    state = error.sqlstate or ""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    reason = mask(lines[0]) if lines else type(error).__name__
-    if missing := _MISSING.search(str(error)):
-        name = missing[1]
-        return f"there is no database {name!r}; create it with `createdb {name}`, or name another", False
-    if state == "42501":
-        return f"{reason}; the user needs the rights to create and use tables there", False
-    if "authentication failed" in reason or "no pg_hba.conf entry" in reason or state.startswith("28"):
-        return f"{reason}; check user and password in the URL", False
-    if state:
-        return reason, state.startswith(_PASSING)
-    if "connection is bad: invalid " in reason:
-        return f"{reason}; correct the URL", False
-    return reason, isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+def _in_transaction(link: Link, limit: float, call: Callable[[Link], T]) -> T:
+    # Let the server give up, too: a process that is stopped, or a host that vanishes, must not keep its
+    # locks. Not in a pipeline: a server that waits for the rest of one takes itself for busy.
+    bounds = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    milliseconds = max(1, round(limit * 1000))
+    begin = "; ".join(["BEGIN", *(f"SET LOCAL {each} = {milliseconds}" for each in bounds)])
+    link.execute(begin.encode())
+    try:
+        result = call(link)
+        link.execute(b"COMMIT")
+    except BaseException:
+        if not link.closed:
+            link.rollback()
+        raise
+    return result

@@ -82,7 +82,9 @@ class Outages:
             self._stops_at = anyio.current_time() + _AFTER_STOP
         self._stopping.set()
 
-    async def outlast(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def outlast(
+        self, what: str, call: Callable[[], Awaitable[T]], longest_wait: float = _LONGEST_WAIT
+    ) -> T:
         """Call it, again and again as long as it fails for a reason that may pass. Raises what it raises."""
         wait = _FIRST_WAIT
         while True:
@@ -91,7 +93,7 @@ class Outages:
             except OutriderError as error:
                 if not error.retryable or not await self.sleep(wait, partial(self.begin, what, error)):
                     raise
-                wait = min(wait * 2, _LONGEST_WAIT)
+                wait = min(wait * 2, longest_wait)
             else:
                 self.end(what)
                 return result
@@ -184,6 +186,8 @@ class _Waiting:
 class JournalSource(Source):
     """Tasks of a journal. Those that are given are written into it first, all or none."""
 
+    _longest_wait: float = _LONGEST_WAIT
+
     def __init__(
         self,
         journal: Journal,
@@ -203,6 +207,8 @@ class JournalSource(Source):
         self._options: dict[str, Mapping[str, object]] = {}
         """Of the tasks that were given now and have secrets in them."""
         self._given = None if tasks is None else self._remembered(numbered(tasks, check))
+        self._is_taken = False
+        """Whether any of these was taken, which is possible once."""
         self._retry = retry
         self._opening = Lock()
         self._is_closed = False
@@ -256,6 +262,7 @@ class JournalSource(Source):
         self._tasks = (self._whole(entry) for entry in self._journal.todo())
 
     def _remembered(self, tasks: Iterator[tuple[int, Task]]) -> Iterator[tuple[int, Task]]:
+        self._is_taken = True
         for number, task in tasks:
             if task.options and kept_options(task.options)[1]:
                 self._options[task.id] = task.options
@@ -303,10 +310,13 @@ class JournalSource(Source):
         changes, made = [each.change for each in batch], list[bool]()
         # If this fails, it was not written, or can be written again.
         with anyio.CancelScope(shield=True):
-            made = await self.outages.outlast("the journal", lambda: run_sync(self._journal.write, changes))
+            made = await self._outlast(lambda: self._journal.write(changes))
         for each, is_made in zip(batch, made, strict=True):
             each.is_made = is_made
             self._waiting.popleft()
+
+    async def _outlast(self, call: Callable[[], T]) -> T:
+        return await self.outages.outlast("the journal", lambda: run_sync(call), self._longest_wait)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -334,6 +344,8 @@ class SharedSource(JournalSource):
         """`stays`: wait for more tasks after the last one."""
         super().__init__(journal, tasks, check, retry, env, needs)
         self._queue = cast("PostgresJournal", journal)
+        # So that a worker is heard of in time when the database is back.
+        self._longest_wait = min(_LONGEST_WAIT, self._queue.lease_seconds / 3)
         self._stays = stays
         self._taken: deque[Entry] = deque()
         self.has_more = True
@@ -345,22 +357,23 @@ class SharedSource(JournalSource):
         """Seconds between two looks at what the others do."""
         return min(_PACE, self._queue.lease_seconds / 6)
 
-    def _begin(self) -> None:
+    def _open(self) -> Known:
+        # A worker may be started while the server is.
         ends_at, wait = time.monotonic() + _TO_CONNECT, _FIRST_WAIT
         while True:
             try:
-                if self._stays:
-                    self._journal.open()
-                else:
-                    super()._begin()
+                return super()._open()
             except JournalInvalid as error:
-                # A worker may be started while the server is.
-                if not error.retryable or time.monotonic() > ends_at or self._is_closed:
+                if not error.retryable or self._is_taken or time.monotonic() > ends_at:
                     raise
                 time.sleep(wait)
                 wait *= 2
-            else:
-                return
+
+    def _begin(self) -> None:
+        if self._stays:
+            self._journal.open()
+        else:
+            super()._begin()
 
     def _fill(self) -> None:
         if self._given is not None or not self._stays:
@@ -382,20 +395,19 @@ class SharedSource(JournalSource):
         return rest
 
     async def _take(self, count: int) -> None:
-        found = await self.outages.outlast("the journal", lambda: run_sync(self._queue.take, count))
+        found = await self._outlast(lambda: self._queue.take(count))
         self.pulse = found.pulse
         self.has_more = self._stays or not found.is_over
         self._taken.extend(self._whole(entry) for entry in found.entries)
 
     async def sync(self, paused: tuple[float, str] | None, *, is_opened: bool) -> Pulse:
         """Keep the lease. Raises `TasksLost`."""
-        call = partial(self._queue.sync, paused=paused, is_opened=is_opened)
-        return await self.outages.outlast("the journal", lambda: run_sync(call))
+        return await self._outlast(lambda: self._queue.sync(paused=paused, is_opened=is_opened))
 
     async def begin_anew(self) -> None:
         """Be a new worker, after the lease has run out."""
         self._taken.clear()
-        await self.outages.outlast("the journal", lambda: run_sync(self._queue.join))
+        await self._outlast(self._queue.join)
         self.generation += 1
 
 

@@ -385,7 +385,9 @@ def _parsed(content: bytes, source: str) -> JsonObject:
 
 
 def _unusable(why: str) -> OptionsError:
-    return OptionsError(f"`settings` cannot be used: {why}", hint="Give a JSON object, or the path of a file with one.")
+    return OptionsError(
+        f"`settings` cannot be used: {why}", hint="Give a JSON object, or the path of a file with one."
+    )
 
 
 def _warn(message: str) -> None:

@@ -60,14 +60,31 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": mask(record.getMessage()),
         }
-        extra = {
-            name: value
-            for name, value in vars(record).items()
-            if name not in _STANDARD and not name.startswith("_") and value != ""
-        }
-        fields |= cast("dict[str, object]", mask_json(extra))
+        for name, value in vars(record).items():
+            if name in _STANDARD or name.startswith("_") or (isinstance(value, str) and not value):
+                continue
+            fields |= _shown(name, value)
         if record.exc_info:
             fields["exception"] = mask(self.formatException(record.exc_info))
         if record.stack_info:
             fields["stack"] = mask(self.formatStack(record.stack_info))
-        return json.dumps(fields, ensure_ascii=False, default=lambda value: mask(str(value)))
+        # Half a surrogate pair is no text, and could not be written.
+        return json.dumps(fields, ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _shown(name: str, value: object) -> dict[str, object]:
+    """A field that can be written as JSON, whatever was given; its name may say that it is a secret."""
+    try:
+        masked = mask_json({name: value})
+        shown: object = json.loads(json.dumps(masked, default=_as_text, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        # Not JSON: a loop, a number that is none, a key that is no text.
+        shown = None
+    return cast("dict[str, object]", shown) if isinstance(shown, dict) else mask_json({name: _as_text(value)})
+
+
+def _as_text(value: object) -> str:
+    try:
+        return mask(str(value))
+    except Exception:  # noqa: BLE001 - of the user's own class
+        return f"<{type(value).__name__}>"

@@ -6,7 +6,7 @@ No label has values without end: no ids, paths or tenants, and of names that a m
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from opentelemetry.metrics import Observation
 
@@ -59,7 +59,9 @@ class _Gauges:
     There is one for each provider: of several gauges of the same name an SDK asks only the first.
     """
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter, provider: MeterProvider) -> None:
+        self.provider: Final = provider
+        """Held, so that its id stays its own."""
         self.processes: WeakSet[Connection] = WeakSet()
         self.pools: WeakSet[Pool] = WeakSet()
         meter.create_observable_gauge(
@@ -107,7 +109,8 @@ def _listed(objects: WeakSet[T]) -> list[T]:
             continue
 
 
-_gauges: WeakKeyDictionary[MeterProvider, _Gauges] = WeakKeyDictionary()
+_gauges: WeakValueDictionary[int, _Gauges] = WeakValueDictionary()
+"""By the ids of their providers, which need not be hashable: that of Logfire is not."""
 
 
 class Metrics:
@@ -142,8 +145,8 @@ class Metrics:
             kind: meter.create_counter(n.USAGE + kind, "{token}", f"Tokens that models use: {kind}.")
             for kind in (_TOKENS if names.token_histogram is None else ())
         }
-        if (gauges := _gauges.get(provider)) is None:
-            gauges = _gauges[provider] = _Gauges(meter)
+        if (gauges := _gauges.get(id(provider))) is None:
+            gauges = _gauges[id(provider)] = _Gauges(meter, provider)
         self._gauges = gauges
 
     def bounded(self, labels: Labels) -> Labels:

@@ -12,8 +12,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from outrider._threads import run_sync
 from outrider.redaction import mask
 from outrider.view._live import changes
-from outrider.view._pages.layout import figures, page
-from outrider.view._pages.markup import Markup, amount, h, lasting, moment, money, size
+from outrider.view._pages.layout import figures, page, table
+from outrider.view._pages.markup import Child, Markup, amount, h, lasting, moment, money, size
 from outrider.view._sources.batch import chosen
 
 if TYPE_CHECKING:
@@ -132,40 +132,20 @@ class WorkPages:
         assert self.pool is not None
         scheduler = self.pool._scheduler  # pyright: ignore[reportPrivateUsage]
         slots = scheduler.slots.in_state("held", "warm", "starting", "closing")
-        body: list[Markup] = []
+        rows: list[list[Child]] = []
         for slot in slots:
-            session = slot.session
-            id = session.id if session is not None else None
-            body.append(
-                h(
-                    "tr",
-                    h(
-                        "td",
-                        h(
-                            "span",
-                            "in use" if slot.state == "held" else slot.state,
-                            class_=f"badge {slot.state}",
-                        ),
-                    ),
-                    h("td", str(session.pid) if session is not None and session.pid else ""),
-                    h("td", size(slot.size) if slot.size else "", class_="num"),
-                    h("td", f"{slot.turns:,}", class_="num"),
-                    h("td", h("a", id[:8], href=f"{root}/s/{id}") if id else ""),
-                )
+            session, state = slot.session, "in use" if slot.state == "held" else slot.state
+            rows.append(
+                [
+                    h("span", state, class_=f"badge {slot.state}"),
+                    str(session.pid) if session is not None and session.pid else "",
+                    size(slot.size) if slot.size else "",
+                    f"{slot.turns:,}",
+                    _session_link(root, None if session is None else session.id),
+                ]
             )
-        if not body:
-            return h("p", "No process runs.", class_="empty")
-        heads = [
-            h("th", name, class_=kind or None)
-            for name, kind in (
-                ("state", ""),
-                ("process", ""),
-                ("memory", "num"),
-                ("turns", "num"),
-                ("session", ""),
-            )
-        ]
-        return h("table", h("thead", h("tr", heads)), h("tbody", body), class_="tasks")
+        columns = {"state": "", "process": "", "memory": "num", "turns": "num", "session": ""}
+        return table(columns, rows, empty="No process runs.")
 
 
 # A batch, in parts.
@@ -238,41 +218,32 @@ def _before(state: BatchState, status: str) -> int:
 def _failures(root: str, report: Report) -> Markup:
     if not report.failures:
         return Markup("")
-    body = [
-        h(
-            "tr",
-            h("td", h("a", failure.kind, href=f"{root}/fleet?{urlencode({'error': failure.kind})}")),
-            h("td", f"{failure.count:,}", class_="num"),
-            h("td", mask(failure.error).strip().partition("\n")[0][:300], class_="wide"),
-        )
+    rows = [
+        [
+            h("a", failure.kind, href=f"{root}/fleet?{urlencode({'error': failure.kind})}"),
+            f"{failure.count:,}",
+            mask(failure.error).strip().partition("\n")[0][:300],
+        ]
         for failure in report.failures
     ]
-    heads = h("tr", h("th", "error"), h("th", "tasks", class_="num"), h("th", "what the first one says"))
-    return Markup(h("h2", "What failed") + h("table", h("thead", heads), h("tbody", body), class_="tasks"))
+    columns = {"error": "", "tasks": "num", "what the first one says": "wide"}
+    return Markup(h("h2", "What failed") + table(columns, rows))
 
 
 def _running(root: str, state: BatchState) -> Markup:
     if not state.running:
         return Markup("")
     now = time.time()
-    body = [
-        h(
-            "tr",
-            h("td", h("span", class_="dot live"), task.id),
-            h("td", lasting(now - task.since) if task.since else "", class_="num"),
-            h("td", f"{task.attempt:,}", class_="num"),
-            h("td", _session_link(root, task.session_id)),
-        )
+    rows = [
+        [
+            [h("span", class_="dot live"), task.id],
+            lasting(now - task.since) if task.since else "",
+            f"{task.attempt:,}",
+            _session_link(root, task.session_id),
+        ]
         for task in state.running[:_PAGE]
     ]
-    heads = h(
-        "tr",
-        h("th", "running"),
-        h("th", "for", class_="num"),
-        h("th", "attempt", class_="num"),
-        h("th", "session"),
-    )
-    return h("table", h("thead", heads), h("tbody", body), class_="tasks")
+    return table({"running": "", "for": "num", "attempt": "num", "session": ""}, rows)
 
 
 def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str, first: int) -> Markup:
@@ -291,46 +262,28 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
         )
         for each in ("", *_STATUSES)
     ]
-    body = [
-        h(
-            "tr",
-            h("td", h("span", outcome.status.replace("_", " "), class_=f"badge st-{outcome.status}")),
-            h("td", outcome.id),
-            h(
-                "td",
-                mask(outcome.error or outcome.text or "").strip().partition("\n")[0][:160],
-                class_="wide",
-            ),
-            h("td", lasting(outcome.duration), class_="num"),
-            h("td", money(outcome.cost_usd), class_="num"),
-            h("td", f"{outcome.attempts:,}", class_="num"),
-            h("td", moment(outcome.ended_at, short=True), class_="num"),
-            h("td", _session_link(root, outcome.session_id)),
-        )
+    rows = [
+        [
+            h("span", outcome.status.replace("_", " "), class_=f"badge st-{outcome.status}"),
+            outcome.id,
+            mask(outcome.error or outcome.text or "").strip().partition("\n")[0][:160],
+            lasting(outcome.duration),
+            money(outcome.cost_usd),
+            f"{outcome.attempts:,}",
+            moment(outcome.ended_at, short=True),
+            _session_link(root, outcome.session_id),
+        ]
         for outcome in found[first : first + _PAGE]
     ]
-    names = (
-        ("status", ""),
-        ("task", ""),
-        ("answer", ""),
-        ("took", "num"),
-        ("cost", "num"),
-        ("tries", "num"),
-        ("ended", "num"),
-        ("session", ""),
-    )
-    heads = h("tr", [h("th", name, class_=kind or None) for name, kind in names])
+    columns = {"status": "", "task": "", "answer": "wide"}
+    columns |= {"took": "num", "cost": "num", "tries": "num", "ended": "num", "session": ""}
     older = (
         h("a", "More", href=address(page=str(first // _PAGE + 1)), class_="more")
         if len(found) > first + _PAGE
         else None
     )
-    table = (
-        h("table", h("thead", heads), h("tbody", body), class_="tasks")
-        if body
-        else h("p", "None.", class_="empty")
-    )
-    return Markup(h("h2", "Tasks") + h("div", tabs, class_="chips") + table + (older or ""))
+    made = table(columns, rows, empty="None.")
+    return Markup(h("h2", "Tasks") + h("div", tabs, class_="chips") + made + (older or ""))
 
 
 def _session_link(root: str, session_id: str | None) -> Markup:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import getpass
 import json as _json
-import os
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
@@ -87,7 +86,7 @@ def allow(
     if answer:
         if input is not None:
             raise Failed("--answer and --input exclude each other.", Code.USAGE)
-        return _carry_out(store, switches, partial(_answer, id, answer, by))
+        return _carry_out(store, switches, partial(_decide, id, answer, by))
     given: Mapping[str, Json] | None = None
     if input is not None:
         try:
@@ -147,7 +146,11 @@ async def _find(approvals: Approvals, piece: str) -> Approval:
         raise Failed("The ID is empty. See `outrider approvals list`.", Code.USAGE)
     if "." in piece and len(piece) > _WHOLE:
         return await approvals.get(piece)
-    found = [each for each in await approvals.list() if piece in (each.id, *_beginnings(each.id, piece))]
+    found = [
+        each
+        for each in await approvals.list()
+        if each.id.startswith(piece) or each.id.rpartition(".")[2].startswith(piece)
+    ]
     if not found:
         raise Failed(f"No open approval has the ID {piece!r}. See `outrider approvals list`.", Code.USAGE)
     if len(found) > 1:
@@ -160,44 +163,35 @@ _WHOLE: Final = 36
 """Characters of a session's ID."""
 
 
-def _beginnings(id: str, piece: str) -> tuple[str, ...]:
-    session, _, own = id.rpartition(".")
-    return session[: len(piece)], own[: len(piece)]
-
-
-async def _decide(id: str, answer: Answer, by: str | None, approvals: Approvals, terminal: Terminal) -> None:
-    from rich.text import Text
-
-    found = await _find(approvals, id)
-    decided = await approvals.decide(found.id, answer, by=by or _user())
-    terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
-
-
-async def _answer(
-    id: str, answers: list[str], by: str | None, approvals: Approvals, terminal: Terminal
+async def _decide(
+    id: str, answer: Answer | list[str], by: str | None, approvals: Approvals, terminal: Terminal
 ) -> None:
     from rich.text import Text
 
+    found, by = await _find(approvals, id), by or _user()
+    if isinstance(answer, list):
+        decided = await approvals.answer(found.id, _answers(found, answer), by=by)
+    else:
+        decided = await approvals.decide(found.id, answer, by=by)
+    terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
+
+
+def _answers(approval: Approval, given: list[str]) -> dict[str, Json]:
     from outrider.wire.tools import AskUserQuestionInput, typed_input
 
-    found = await _find(approvals, id)
-    asked = typed_input(found.tool, found.input)
+    asked = typed_input(approval.tool, approval.input)
     if not isinstance(asked, AskUserQuestionInput):
-        raise Failed(f"{found.id} is no question. Leave --answer out.", Code.USAGE)
-    if len(answers) != len(asked.questions):
-        raise Failed(f"{found.id} asks {len(asked.questions)}, and {len(answers)} are answered.", Code.USAGE)
-    given: dict[str, Json] = {
-        each.question: text for each, text in zip(asked.questions, answers, strict=True)
-    }
-    decided = await approvals.answer(found.id, given, by=by or _user())
-    terminal.note(Text(f"{decided.state}: {_summary(decided)}", style="dim"))
+        raise Failed(f"{approval.id} is no question. Leave --answer out.", Code.USAGE)
+    if len(given) != len(asked.questions):
+        raise Failed(f"{approval.id} asks {len(asked.questions)}, and {len(given)} are answered.", Code.USAGE)
+    return {each.question: text for each, text in zip(asked.questions, given, strict=True)}
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return os.environ.get("USER", "")
+        return ""
 
 
 def _as_json(approval: Approval) -> str:

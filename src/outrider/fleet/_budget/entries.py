@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, cast
 
-import psycopg
-
-from outrider.errors import StoreError
-from outrider.fleet._database import Database, explain
+from outrider.fleet._database import Database
 from outrider.transcripts.stores._base import to_bytes, to_text
 from outrider.transcripts.stores._postgres import Tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Sequence
 
     from outrider.fleet._budget.ledger import Row
 
@@ -53,26 +49,16 @@ class PostgresTable:
         added = f"""INSERT INTO {self._entries} (id, at, session, outcome, usd, tokens, data)
             VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING"""
         values = (row.id, row.at, to_bytes(row.session), row.outcome, row.usd, row.tokens, to_bytes(row.data))
-        with self._failing("add"):
-            self._database.do(lambda link: link.execute(added.encode(), values))
+        self._database.do("add", lambda link: link.execute(added.encode(), values))
 
     def read(self, session: str | None, since: float | None) -> list[str]:
         found = f"""SELECT data FROM {self._entries} WHERE coalesce(session = %s, true)
             AND coalesce(at >= %s, true) ORDER BY number"""
         values = (None if session is None else to_bytes(session), since)
-        with self._failing("read"):
-            rows = self._database.do(
-                lambda link: link.execute(found.encode(), values, binary=True).fetchall(), seconds=600.0
-            )
+        rows = self._database.do(
+            "read", lambda link: link.execute(found.encode(), values, binary=True).fetchall(), seconds=600.0
+        )
         return [to_text(cast("bytes", data)) for (data,) in rows]
 
     def close(self) -> None:
         self._database.close()
-
-    @contextmanager
-    def _failing(self, operation: str) -> Generator[None]:
-        try:
-            yield
-        except psycopg.Error as error:
-            reason, may_pass = explain(error)
-            raise StoreError(self.name, operation, reason, retryable=may_pass) from error

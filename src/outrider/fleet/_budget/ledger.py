@@ -13,7 +13,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -430,8 +430,8 @@ class Backlog:
 
     async def add(self, entry: LedgerEntry) -> None:
         """Add an entry, now or later."""
-        self._entries.append(entry)
         try:
+            await self._add(entry)
             await self.settle()
         except OutriderError as error:
             log.error("%s: what was spent is kept, and nothing more is spent until it is written", error)  # noqa: TRY400
@@ -439,11 +439,15 @@ class Backlog:
     async def settle(self) -> None:
         """Add all that was kept. Raises what `Ledger.add` raises."""
         while self._entries:
-            entry = self._entries[0]
+            # Others settle at the same time: each entry is in the hands of one.
+            await self._add(self._entries.popleft())
+
+    async def _add(self, entry: LedgerEntry) -> None:
+        try:
             await self._ledger.add(entry)
-            # To add it twice does no harm.
-            with suppress(ValueError):
-                self._entries.remove(entry)
+        except BaseException:
+            self._entries.append(entry)
+            raise
 
 
 _backlogs: WeakKeyDictionary[Ledger, Backlog] = WeakKeyDictionary()

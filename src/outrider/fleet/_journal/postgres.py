@@ -12,7 +12,7 @@ import re
 import socket
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -44,7 +44,7 @@ from outrider.session import Usage
 try:
     import psycopg
 
-    from outrider.fleet._database import Database, explain
+    from outrider.fleet._database import Database
     from outrider.transcripts.stores._base import to_bytes, to_text
     from outrider.transcripts.stores._postgres import Link, Tables
     from outrider.transcripts.stores._urls import Parameter
@@ -57,7 +57,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable
 
 
 T = TypeVar("T")
@@ -215,27 +215,25 @@ class PostgresJournal(Journal):
         missed = f"SELECT id FROM {self._of.tasks} WHERE holder = %s AND id <> ALL(%s)"
         left = f"SELECT EXISTS (SELECT FROM {self._of.tasks} WHERE batch = %s AND state <> 'ended')"
 
-        def take(link: Link) -> tuple[list[bytes], bool]:
-            found: list[bytes] = []
+        def take(link: Link) -> tuple[list[Entry], bool]:
+            ids: list[tuple[bytes]] = []
             if self._may_hold_more:
-                rows = link.execute(missed.encode(), (self._worker, [*self._held])).fetchall()
-                found = [cast("bytes", id) for (id,) in rows]
-            if not found:
+                ids = link.execute(missed.encode(), (self._worker, [*self._held])).fetchall()
+            if not ids:
                 values = (self.batch, count, self._worker, self.batch)
-                found = [cast("bytes", id) for (id,) in link.execute(taken.encode(), values).fetchall()]
-            if found:
-                return found, False
+                ids = link.execute(taken.encode(), values).fetchall()
+            if ids:
+                return self._find(link, "id = ANY(%s)", [id for (id,) in ids]), False
             (is_left,) = cast("tuple[bool]", link.execute(left.encode(), (self.batch,)).fetchone())
-            return found, not is_left
+            return [], not is_left
 
         try:
-            pulse, (ids, is_over) = self._as_worker(take)
+            pulse, (entries, is_over) = self._as_worker(take)
         except BaseException:
             self._may_hold_more = True
             raise
         self._may_hold_more = False
-        self._held.update(ids)
-        entries = self._found("id = ANY(%s)", ids) if ids else []
+        self._held.update(to_bytes(entry.task.id) for entry in entries)
         return Taken(entries, pulse, is_over)
 
     def sync(self, *, paused: tuple[float, str] | None = None, is_opened: bool = False) -> Pulse:
@@ -264,8 +262,7 @@ class PostgresJournal(Journal):
             done = call(link)
             return self._pulse(link), done
 
-        with self._explained():
-            return self._database.do(work)
+        return self._do(work)
 
     def _renew(self, link: Link) -> bool:
         renewed = f"""UPDATE {self._of.workers} SET leased_until = clock_timestamp() + lease WHERE id = %s
@@ -283,8 +280,7 @@ class PostgresJournal(Journal):
         )
 
     def _free(self, which: str, value: str) -> None:
-        with self._explained():
-            self._database.do(lambda link: self._free_in(link, which, value))
+        self._do(lambda link: self._free_in(link, which, value))
 
     def _free_in(self, link: Link, which: str, value: str) -> None:
         sums = ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
@@ -364,8 +360,7 @@ class PostgresJournal(Journal):
             link.execute(counted.encode(), (new, self.batch))
             return new
 
-        with self._explained():
-            return self._database.do(put, seconds=_ADDING)
+        return self._do(put, seconds=_ADDING)
 
     def write(self, changes: Sequence[Change]) -> list[bool]:
         def write(link: Link) -> list[bool]:
@@ -374,8 +369,7 @@ class PostgresJournal(Journal):
                 return [False] * len(changes)
             return [self._send(link, change).fetchone() is not None for change in changes]
 
-        with self._explained():
-            written = self._database.do(write) if changes else []
+        written = self._do(write) if changes else []
         self._held.difference_update(
             to_bytes(change.id) for change in changes if not isinstance(change, Begun | Noted)
         )
@@ -472,21 +466,23 @@ class PostgresJournal(Journal):
 
     def _entries(self, state: str) -> Iterator[Entry]:
         last = -1
-        while found := self._found("state = %s AND number > %s", state, last, limit=AT_ONCE):
+        where = "state = %s AND number > %s"
+        while found := self._do(
+            lambda link: self._find(link, where, state, last, limit=AT_ONCE)  # noqa: B023 - called at once
+        ):
             yield from found
             last = found[-1].number
 
-    def _found(self, where: str, *values: object, limit: int | None = None) -> list[Entry]:
+    def _find(self, link: Link, where: str, *values: object, limit: int | None = None) -> list[Entry]:
         of, found = self._of, list[Entry]()
-        for number, task, attempts, session_id, workspace, started_at, usages, calls in self._run(
-            f"""SELECT number, task, attempts, session_id, workspace, started_at,
-                    (SELECT array_agg(usage) FROM {of.attempts} AS a WHERE a.batch = task.batch
-                        AND a.task = task.number AND usage IS NOT NULL),
-                    (SELECT coalesce(sum(tool_calls), 0) FROM {of.attempts} AS a WHERE a.batch = task.batch
-                        AND a.task = task.number)
-                FROM {of.tasks} AS task WHERE batch = %s AND {where} ORDER BY number LIMIT %s""",
-            *(self.batch, *values, limit),
-        ):
+        statement = f"""SELECT number, task, attempts, session_id, workspace, started_at,
+                (SELECT array_agg(usage) FROM {of.attempts} AS a WHERE a.batch = task.batch
+                    AND a.task = task.number AND usage IS NOT NULL),
+                (SELECT coalesce(sum(tool_calls), 0) FROM {of.attempts} AS a WHERE a.batch = task.batch
+                    AND a.task = task.number)
+            FROM {of.tasks} AS task WHERE batch = %s AND {where} ORDER BY number LIMIT %s"""
+        rows = link.execute(statement.encode(), (self.batch, *values, limit), binary=True)
+        for number, task, attempts, session_id, workspace, started_at, usages, calls in cast("Any", rows):
             with undamaged(self.name):
                 used = (msgspec.json.decode(each, type=Usage) for each in usages or ())
                 read, not_kept = read_task(task)
@@ -529,8 +525,7 @@ class PostgresJournal(Journal):
             return Counts(**dict(cast("list[tuple[str, int]]", rows)))
 
     def spent(self) -> Spent:
-        with self._explained():
-            return self._database.do(self._pulse, makes_tables=False).spent
+        return self._do(self._pulse).spent
 
     def runner(self) -> str | None:
         rows = self._run(
@@ -554,33 +549,21 @@ class PostgresJournal(Journal):
     # How it is done.
 
     def _run(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        if not self._is_open:
-            raise UsageError("The journal is not open", hint="Enter it first: `with journal: …`")
-
-        with self._explained():
-            return self._database.do(
-                lambda link: link.execute(statement.encode(), values, binary=True).fetchall(),
-                makes_tables=self._is_writing,
-            )
+        return self._do(lambda link: link.execute(statement.encode(), values, binary=True).fetchall())
 
     def _execute(self, statement: str, *values: object) -> None:
-        with self._explained():
-            self._database.do(lambda link: link.execute(statement.encode(), values))
+        self._do(lambda link: link.execute(statement.encode(), values))
 
-    @contextmanager
-    def _explained(self) -> Generator[None]:
-        """Turn errors of the database into `JournalInvalid`, which says whether it may pass."""
+    def _do(self, call: Callable[[Link], T], *, seconds: float | None = None) -> T:
+        if not self._is_open:
+            raise UsageError("The journal is not open", hint="Enter it first: `with journal: …`")
         try:
-            yield
-        except psycopg.errors.UndefinedTable as error:
-            hint = "Submit a batch to it first."
-            raise JournalInvalid(self.name, "there is no journal in it", hint=hint) from error
-        except (psycopg.Error, StoreError) as error:
-            reason, may_pass = explain(error)
-            hint = "Check that the database can be reached." if may_pass else JournalInvalid.hint
-            if isinstance(error, StoreError):
-                hint = error.hint
-            raise JournalInvalid(self.name, reason, retryable=may_pass, hint=hint) from error
+            return self._database.do("journal", call, makes_tables=self._is_writing, seconds=seconds)
+        except StoreError as error:
+            reason, hint = error.reason, error.hint
+            if isinstance(error.__cause__, psycopg.errors.UndefinedTable):
+                reason, hint = "there is no journal in it", "Submit a batch to it first."
+            raise JournalInvalid(self.name, reason, retryable=error.retryable, hint=hint) from error
 
 
 def _parts(tasks: Iterable[tuple[int, Task]]) -> Iterator[list[tuple[int, Task]]]:

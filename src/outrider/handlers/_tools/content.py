@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import json
 import math
-import mimetypes
 import os
 import re
 from base64 import b64decode, b64encode
@@ -240,7 +239,10 @@ def _read(source: Source) -> tuple[bytes, str | None]:
         raise UsageError(
             f"{text!r} is not fetched", hint="Fetch it and give the bytes, or give a `ResourceLink` to it."
         )
-    return Path(path).read_bytes(), mimetypes.guess_type(path)[0]
+    # Here: few tools give files.
+    from mimetypes import guess_type
+
+    return Path(path).read_bytes(), guess_type(path)[0]
 
 
 def _read_data_url(text: str) -> tuple[bytes, str | None]:

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
-from importlib.util import find_spec
 from itertools import islice, repeat
 from typing import Annotated, Any, Final, Literal, Protocol, Self, TypeAlias, cast
 
@@ -51,6 +50,9 @@ class JsonSchema:
     not installed."""
 
     def __init__(self, schema: object, *, extra: str) -> None:
+        # Here: a program that only defines tools gets by without it.
+        from importlib.util import find_spec
+
         if find_spec("jsonschema") is None:
             raise OptionsError(
                 "Checking a value against a JSON Schema needs jsonschema, which is not installed",

@@ -6,7 +6,6 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import partial, update_wrapper
 from typing import (
     TYPE_CHECKING,
@@ -124,6 +123,9 @@ class Arguments:
         return values
 
     def _unknown(self, name: str, given: JsonObject) -> str:
+        # Only for an error.
+        from difflib import get_close_matches
+
         free = [each for each in self._converters if each not in given]
         if alike := get_close_matches(name[:_LONGEST_NAME], free, n=1):
             return named(name, f"unknown; did you mean `{alike[0]}`?")

@@ -143,8 +143,8 @@ class Reading:
             nonlocal may_go_on
             try:
                 connection.take(peer.begin(data), len(data))
-                # `run` looks at all of these.
-                may_go_on = peer.has_more or flow.is_full or flow.unread > flow.ceiling
+                # `run` looks at these.
+                may_go_on = peer.has_more or flow.may_stop_reading
             except BaseException as error:  # noqa: BLE001 - for `run`
                 if not left.done():
                     left.set_exception(error)
@@ -454,19 +454,18 @@ class Connection:
 
     def take(self, events: list[Event], size: int) -> None:
         """Take events of the agent, which came in about `size` bytes."""
-        now = self.loop.now()
         self.flow.new_bytes += size
         kinds = self._peer.kinds
         if not events:
             # A piece of a long message.
-            self._watch.heard_at = now
+            self._watch.heard_at = self.loop.now()
         elif kinds <= _REQUEST_KINDS:
             for event in events:
                 self._on_request_event(event)
         elif not self._special.isdisjoint(kinds):
-            self._sort(events, size // len(events), now)
+            self._sort(events, size // len(events), self.loop.now())
         else:
-            self._watch.heard_at = now
+            now = self._watch.heard_at = self.loop.now()
             self.routing.receive(cast("list[Message]", events), kinds, size, now)
         if self._peer.has_output:
             # The peer refused requests.

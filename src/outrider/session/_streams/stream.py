@@ -66,9 +66,14 @@ class Flow:
             )
 
     @property
+    def _may_be_full(self) -> bool:
+        """Whether enough came, or was unread, to measure again."""
+        return self._unread > self.budget or self.new_bytes * 8 > self.budget
+
+    @property
     def unread(self) -> int:
         """About how many bytes are unread. Measured only when enough came to matter."""
-        if self._unread > self.budget or self.new_bytes * 8 > self.budget:
+        if self._may_be_full:
             self.new_bytes = 0
             # A message is in the streams of the session and of its turn: the larger sum counts.
             unread = [0, 0]
@@ -81,6 +86,11 @@ class Flow:
     def is_full(self) -> bool:
         """Whether reading may pause: enough is unread, and no task waits for more."""
         return not self._hungry and self.unread > self.budget
+
+    @property
+    def may_stop_reading(self) -> bool:
+        """Whether it is full, or more is unread than can be kept."""
+        return self._may_be_full and (self.is_full or self.unread > self.ceiling)
 
     def check_ceiling(self) -> None:
         """Raise `TransportClosed` if more is unread than can be kept."""

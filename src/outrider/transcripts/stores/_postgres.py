@@ -20,6 +20,7 @@ from psycopg.rows import TupleRow
 from psycopg.waiting import Ready
 
 from outrider.errors import OptionsError
+from outrider.redaction import mask
 from outrider.transcripts.stores._base import check_version, to_bytes, to_text
 from outrider.transcripts.stores._blocking import (
     DEFAULT_TIMEOUT,
@@ -41,6 +42,13 @@ T = TypeVar("T")
 
 # Connections.
 
+_MISSING_DATABASE: Final = re.compile(r'database "(.*)" does not exist')
+_INVALID: Final = "connection is bad: invalid "
+_LOST: Final = ("08", "57P")
+_MAY_PASS: Final = (*_LOST, "25P03", "40", "53", "55P03", "57014")
+"""Of SQLSTATE: connection, shutdown, idle for too long, conflict of transactions, out of something, locked,
+took too long."""
+
 
 class Exhausted(Exception):
     """All connections are in use, and stayed so."""
@@ -54,13 +62,15 @@ class Link(psycopg.Connection[TupleRow]):
     """A connection that gives up when nobody waits for it any more, also if the server does not answer."""
 
     has_given_up: bool = False
+    ends_at: float = float("inf")
+    """When it gives up, on the monotonic clock."""
 
     def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
         if self.has_given_up:
             # Left are the ends of transaction and pipeline: the driver would log that it cannot reach them.
             gen.close()
             return cast("RV", None)
-        bounded = _bounded(gen)
+        bounded = self._bounded(gen)
         try:
             # The last argument is newer than the oldest driver that will do.
             if timeout is None:
@@ -71,6 +81,19 @@ class Link(psycopg.Connection[TupleRow]):
             self.close()
             raise
 
+    def _bounded(self, gen: PQGen[RV]) -> PQGen[RV]:
+        """A driver's generator that ends if its call was given up, or takes too long. It looks when nothing
+        came for a while."""
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready == Ready.NONE and (is_abandoned() or time.monotonic() > self.ends_at):
+                    raise NoAnswer("the server stopped answering")
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            return cast("RV", ended.value)
+
 
 class Pool(Resource):
     """Lends connections: opened on demand, used by one thread at a time, closed after a while.
@@ -79,11 +102,12 @@ class Pool(Resource):
     learns the reason. Here a connection that cannot be made fails at once, with the server's reason.
     """
 
-    def __init__(self, conninfo: str, size: int, timeout: float | None, patience: float) -> None:
-        """`patience` is how many seconds are spent on waiting for a free connection."""
+    def __init__(self, conninfo: str, size: int, timeout: float | None, *, prepares: bool) -> None:
+        """`prepares`: the server keeps statements that come often."""
         super().__init__()
         self._conninfo, self._size = conninfo, size
-        self._seconds, self._patience = timeout, patience
+        self._seconds, self._patience = timeout, (timeout or DEFAULT_TIMEOUT) * TO_TELL
+        self._prepare_after = 5 if prepares else None
         self._slots = threading.Semaphore(size)
         self._idle: list[tuple[float, Link]] = []
         """Since when, and what; the latest last."""
@@ -176,15 +200,20 @@ class Pool(Resource):
             link.close()
 
     def _connect(self) -> Link:
-        return Link.connect(
-            self._conninfo,
-            autocommit=True,
-            # Whole seconds, and the driver takes no less than 2; 0 is for ever.
-            connect_timeout=0 if self._seconds is None else max(2, round(self._seconds)),
-            fallback_application_name="outrider",
-            # For a host that is gone without a word; 0 leaves it to the system.
-            tcp_user_timeout=0 if self._seconds is None else round(self._seconds * 1000),
-        )
+        try:
+            return Link.connect(
+                self._conninfo,
+                autocommit=True,
+                prepare_threshold=self._prepare_after,
+                # Whole seconds, and the driver takes no less than 2; 0 is for ever.
+                connect_timeout=0 if self._seconds is None else max(2, round(self._seconds)),
+                fallback_application_name="outrider",
+                # For a host that is gone without a word; 0 leaves it to the system.
+                tcp_user_timeout=0 if self._seconds is None else round(self._seconds * 1000),
+            )
+        except ValueError as error:
+            # No name of a host.
+            raise psycopg.OperationalError(f"{_INVALID}address ({error})") from error
 
 
 def _close_left(idle: list[tuple[float, Link]], process: int) -> None:
@@ -193,10 +222,20 @@ def _close_left(idle: list[tuple[float, Link]], process: int) -> None:
             link.close()
 
 
-def share_pool(url: str, *, size: int = 8, timeout: float | None = DEFAULT_TIMEOUT) -> Share[Pool]:
-    """A share of the connections of this process to a database: up to `size` for all that ask alike."""
-    patience = (timeout or DEFAULT_TIMEOUT) * TO_TELL
-    return Share(("postgresql", url, size, timeout), lambda: Pool(url, size, timeout, patience))
+def share_pool(
+    url: str, *, size: int = 8, timeout: float | None = DEFAULT_TIMEOUT, prepares: bool = True
+) -> Share[Pool]:
+    """A share of the connections of this process to a database: up to `size` for all that ask alike.
+
+    Raises `OptionsError` if that is none.
+    """
+    if size < 1:
+        raise OptionsError(f"`pool_size` is {size}; give at least 1")
+    key = "postgresql", url, size, timeout, prepares
+    return Share(key, lambda: Pool(url, size, timeout, prepares=prepares))
+
+
+POOL_SIZE: Final = Parameter(int, "Give a number of connections.")
 
 
 def _is_quiet(link: Link) -> bool:
@@ -209,18 +248,31 @@ def _is_quiet(link: Link) -> bool:
         return False
 
 
-def _bounded(gen: PQGen[RV]) -> PQGen[RV]:
-    """A driver's generator that ends if its call was given up, which it looks at when nothing came for a
-    while."""
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            if ready == Ready.NONE and is_abandoned():
-                raise NoAnswer("the server stopped answering")
-            wanted = gen.send(ready)
-    except StopIteration as ended:
-        return cast("RV", ended.value)
+def _is_lost(error: psycopg.Error) -> bool:
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_LOST)
+    return isinstance(error, psycopg.OperationalError) and not isinstance(error, NoAnswer)
+
+
+def explain(error: psycopg.Error | Exhausted) -> tuple[str, bool]:
+    """Why it failed, without a password, and whether that may pass."""
+    if isinstance(error, Exhausted):
+        return str(error), True
+    state = error.sqlstate or ""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = mask(lines[0]) if lines else type(error).__name__
+    if missing := _MISSING_DATABASE.search(str(error)):
+        name = missing[1]
+        return f"there is no database {name!r}; create it with `createdb {name}`, or name another", False
+    if state == "42501":
+        return f"{reason}; the user needs the rights to create and use tables there", False
+    if "authentication failed" in reason or "no pg_hba.conf entry" in reason or state.startswith("28"):
+        return f"{reason}; check user and password in the URL", False
+    if state:
+        return reason, state.startswith(_MAY_PASS)
+    if _INVALID in reason:
+        return f"{reason}; correct the URL", False
+    return reason, isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
 
 
 # Tables.
@@ -347,17 +399,8 @@ def _version(link: Link, of: Tables) -> int:
 
 # The store.
 
-_PARAMETERS: Final = {
-    "schema": TEXT,
-    "prefix": TEXT,
-    "pool_size": Parameter(int, "Give a number of connections."),
-    "timeout": SECONDS,
-}
+_PARAMETERS: Final = {"schema": TEXT, "prefix": TEXT, "pool_size": POOL_SIZE, "timeout": SECONDS}
 _KEY: Final = "sha256(project) = %s AND sha256(session) = %s"
-_MISSING_DATABASE: Final = re.compile(r'database "(.*)" does not exist')
-_LOST: Final = ("08", "57P")
-_MAY_PASS: Final = (*_LOST, "40", "53", "55P03", "57014")
-"""Of SQLSTATE: connection, shutdown, conflict of transactions, out of something, locked, took too long."""
 
 
 class PostgresStore(HeadStore):
@@ -394,8 +437,6 @@ class PostgresStore(HeadStore):
             raise OptionsError(
                 f"{self._name!r} is not the address of a PostgreSQL database", hint=hint
             ) from None
-        if pool_size < 1:
-            raise OptionsError(f"`pool_size` is {pool_size}; give at least 1")
         self._of = Tables(schema, prefix)
         self._threads = max(self._threads, pool_size)
         self._pool = share_pool(url, size=pool_size, timeout=timeout)
@@ -556,34 +597,10 @@ class PostgresStore(HeadStore):
         self._pool.let_go()
 
     def _explain(self, error: Exception) -> tuple[str, bool] | None:
-        if isinstance(error, Exhausted):
-            return str(error), True
-        if not isinstance(error, psycopg.Error):
-            return None
-        state = error.sqlstate or ""
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[0] if lines else type(error).__name__
-        if missing := _MISSING_DATABASE.search(str(error)):
-            name = missing[1]
-            return f"there is no database {name!r}; create it with `createdb {name}`, or name another", False
-        if state == "42P01":
+        if isinstance(error, psycopg.errors.UndefinedTable):
             self._pool.get().unmake_ready(self._of.key)
-            return f"{reason}; it was removed, and is made anew by the next call", True
-        if state == "42501":
-            return f"{reason}; the user needs the rights to create and use tables there", False
-        if "authentication failed" in reason or "no pg_hba.conf entry" in reason or state.startswith("28"):
-            return f"{reason}; check user and password in the URL", False
-        if state:
-            return reason, state.startswith(_MAY_PASS)
-        if "connection is bad: invalid " in reason:
-            return f"{reason}; correct the URL", False
-        return reason, isinstance(error, psycopg.OperationalError)
-
-
-def _is_lost(error: psycopg.Error) -> bool:
-    if error.sqlstate is not None:
-        return error.sqlstate.startswith(_LOST)
-    return isinstance(error, psycopg.OperationalError) and not isinstance(error, NoAnswer)
+            return f"{explain(error)[0]}; it was removed, and is made anew by the next call", True
+        return explain(error) if isinstance(error, psycopg.Error | Exhausted) else None
 
 
 def _hashes(session: Place) -> tuple[bytes, bytes]:

@@ -8,7 +8,7 @@ from outrider._version import __version__
 from outrider.view._pages.markup import Child, Markup, h
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _KEYS: Final = (
     ("j  k", "next, previous row"),
@@ -154,6 +154,19 @@ def facts(*items: tuple[str, Child]) -> Markup:
     return h(
         "dl", [h("div", h("dt", name), h("dd", value)) for name, value in items if value], class_="facts"
     )
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Sequence[Child]], *, empty: str = "") -> Markup:
+    """Rows under the names of columns, each of which has a class."""
+    if not rows:
+        return h("p", empty, class_="empty")
+    heads = h("tr", [h("th", name, class_=kind or None) for name, kind in columns.items()])
+    kinds = list(columns.values())
+    body = [
+        h("tr", [h("td", cell, class_=kind or None) for cell, kind in zip(row, kinds, strict=True)])
+        for row in rows
+    ]
+    return h("table", h("thead", heads), h("tbody", body), class_="tasks")
 
 
 def figures(*items: tuple[str, str, str]) -> Markup:

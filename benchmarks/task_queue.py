@@ -1,6 +1,6 @@
 """Measures the queue in PostgreSQL: what a task costs, and that it costs the same among many.
 
-python -m benchmarks.queue            # starts a server of its own, as the tests do
+python -m benchmarks.task_queue            # starts a server of its own, as the tests do
 """
 
 from __future__ import annotations
