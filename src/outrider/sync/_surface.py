@@ -193,6 +193,12 @@ class Reader(Wrapper):
         """
         return self._wait(self._async.batch)
 
+    def batch_nowait(self) -> list[Message]:
+        """All messages that are there, perhaps none. Raises what ended the stream, as `batch` does, but not
+        its end.
+        """
+        return self._read(self._async.batch_nowait)
+
     @property
     def kinds(self) -> set[type]:
         """The types of the messages that it was last given, and perhaps more."""
