@@ -14,10 +14,14 @@ from claude_agent_sdk import (
 )
 
 
+heard = asyncio.Event()
+
+
 async def on_request(
     input_data: PermissionRequestHookInput, tool_use_id: str | None, context: Any
 ) -> dict[str, Any]:
     path = Path(input_data["tool_input"]["file_path"]).name
+    heard.set()
     print(input_data["hook_event_name"], input_data["tool_name"], path)
     if path == "mine.txt":
         output: PermissionRequestHookSpecificOutput = {
@@ -37,6 +41,8 @@ async def ask(name: str, tool_input: dict[str, Any], context: Any) -> Permission
     if path in ("mine.txt", "never.txt"):
         # The user takes a long time; the hook is faster.
         await asyncio.sleep(3600)
+    # Claude Code asks both at once: an answer that comes first may spare it the hook.
+    await heard.wait()
     return PermissionResultDeny(message="not now", interrupt=tool_input["content"] == "stop")
 
 
@@ -48,6 +54,7 @@ async def main() -> None:
     )
     async with ClaudeSDKClient(options) as client:
         for name in ("mine.txt", "never.txt", "other.txt", "last.txt"):
+            heard.clear()
             await client.query(f"Write {name}")
             async for message in client.receive_response():
                 if isinstance(message, ResultMessage):
