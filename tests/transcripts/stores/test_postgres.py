@@ -244,7 +244,7 @@ async def test_what_is_the_drivers_in_a_url_gets_there(server: servers.Postgres,
 
 
 async def test_when_all_connections_are_in_use_it_says_so(server: servers.Postgres) -> None:
-    async with PostgresStore(server.url(), pool_size=1, timeout=0.6) as store:
+    async with PostgresStore(server.url(), pool_size=1, timeout=2) as store:
         await store.load(make_key())
         with (
             store._pool.get().lent(),
