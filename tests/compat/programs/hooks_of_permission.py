@@ -13,7 +13,6 @@ from claude_agent_sdk import (
     ResultMessage,
 )
 
-
 heard = asyncio.Event()
 
 
