@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,13 +78,17 @@ def test_an_example_prints_what_is_shown(
 ) -> None:
     code, shown = EXAMPLES[name]
     printed = io.StringIO()
+    names: dict[str, Any] = {"__name__": "example"}
     with contextlib.ExitStack() as stack:
         stack.callback(remove_alias)
         if agent != "none":
             stack.enter_context(documented_agent(tmp_path, monkeypatch, is_real=agent == "real"))
         stack.enter_context(contextlib.redirect_stdout(printed))
         stack.enter_context(process_as_it_was())
-        exec(compile(code, name, "exec", dont_inherit=True), {"__name__": "example"})
+        exec(compile(code, name, "exec", dont_inherit=True), names)
+        if "provider" in names:
+            # Of telemetry: an exporter has a thread.
+            names["provider"].shutdown()
     # Another version of Claude Code may be tried, which says its own.
     assert printed.getvalue().replace(version(), VERSION) == shown
 
