@@ -23,7 +23,7 @@ SOUND = {"IS_SANDBOX": "1"}
 
 NAMES = (
     *("Python", "packages", "configuration", "working folder", "temporary folder", "network", "limits"),
-    *("program", "version", "capabilities", "authentication", "MCP servers"),
+    *("Claude Code", "version", "capabilities", "authentication", "MCP servers"),
 )
 
 
