@@ -115,7 +115,7 @@ def test_a_question_is_answered(
     [
         (("show", "nope"), "No open approval has the ID 'nope'"),
         (("show", "a1"), "2 approvals have"),
-        (("allow", "x", "--input", "{"), "--input is no JSON"),
+        (("allow", "x", "--input", "{"), "--input is not JSON"),
         (("allow", "x", "--input", "[1]"), "--input is not a JSON object"),
         (("list", "--store", "missing.db"), "There is no store"),
         (("allow", ""), "The ID is empty"),
