@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from outrider.acp._rpc import _encode
-from outrider.testing import Gate, Simulator, drop, fail, say, use_tool
+from outrider.testing import Gate, Simulator, answer, drop, fail, say, use_tool
 from tests.acp.editor import Refused, served
 from tests.acp.test_sessions import begin, options
 
@@ -172,6 +172,16 @@ async def test_a_limit_is_a_reason_to_stop(tmp_path: Path) -> None:
     async with served(options(script, max_turns=1, permission=lambda _: True)) as editor:
         await begin(editor, tmp_path)
         assert (await editor.prompt("Go."))["stopReason"] == "max_turn_requests"
+
+
+@pytest.mark.parametrize("reason", ["refusal", "max_tokens"])
+async def test_an_answer_that_is_cut_off_or_refused_is_a_reason_to_stop(tmp_path: Path, reason: Any) -> None:
+    script = [answer(say("Never."), stop_reason=reason)] * 6
+    async with served(options([*script])) as editor:
+        await begin(editor, tmp_path)
+        assert (await editor.prompt("Go."))["stopReason"] == reason
+        # Claude Code says why.
+        assert "API Error" in editor.text
 
 
 async def test_an_agent_that_is_lost_is_started_again(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from outrider.acp._editor import EditorTools
 from outrider.acp._prompts import invalid
 from outrider.acp._questions import Questions
 from outrider.acp._rpc import AUTH_REQUIRED, INTERNAL, INVALID_REQUEST, RpcError
-from outrider.acp._updates import Updates, changes_info
+from outrider.acp._updates import Updates
 from outrider.approvals import SessionParked
 from outrider.errors import (
     ApiFailed,
@@ -31,7 +31,12 @@ from outrider.errors import (
 )
 from outrider.options import PermissionShadowedWarning
 from outrider.session import Session, SessionState
-from outrider.wire import ResultMessage
+from outrider.wire import (
+    CommandsChangedMessage,
+    ElicitationCompleteMessage,
+    ResultMessage,
+    StatusMessage,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -153,16 +158,19 @@ class AgentSession:
         try:
             async for message in session:
                 await self.updates.show(message)
-                match changes_info(message):
-                    case "commands":
+                match message:
+                    case CommandsChangedMessage():
                         await self.updates.commands(session.info)
-                    case "mode":
+                    case StatusMessage(permission_mode=str()):
                         await self.tell_settings()
-                    case None:
+                    case ElicitationCompleteMessage():
+                        done = schema.CompleteElicitationNotification(elicitation_id=message.elicitation_id)
+                        await self._rpc.notify("elicitation/complete", done)
+                    case ResultMessage():
+                        self._results.append(message)
+                        self._wake()
+                    case _:
                         pass
-                if isinstance(message, ResultMessage):
-                    self._results.append(message)
-                    self._wake()
         except OutriderError as error:
             log.info("the session %s has ended: %s", self.id, error)
         except Exception:
@@ -369,18 +377,18 @@ def _choice(value: str, name: str, description: str | None = None) -> schema.Ses
 
 
 def _stop_reason(result: Result) -> schema.StopReason:
-    error = result.error
-    if isinstance(error, LimitReached) and error.kind == "max_turns":
-        return "max_turn_requests"
-    if error is not None:
-        raise failure_of(error)
-    match None if result.message is None else result.message.stop_reason:
-        case "refusal":
-            return "refusal"
-        case "max_tokens":
-            return "max_tokens"
-        case _:
+    match result.error:
+        case None:
             return "end_turn"
+        case LimitReached(kind="max_turns"):
+            return "max_turn_requests"
+        # Why, the agent has said in a message.
+        case ApiFailed(kind="max_output_tokens"):
+            return "max_tokens"
+        case ApiFailed(kind="refusal"):
+            return "refusal"
+        case error:
+            raise failure_of(error)
 
 
 def _usage(result: Result) -> schema.Usage:
