@@ -77,7 +77,11 @@ async def test_messages_and_thoughts_have_ids(tmp_path: Path) -> None:
         editor.answer_permission("allow_once")
         picture = {"type": "image", "data": base64.b64encode(PIXEL).decode(), "mimeType": "image/png"}
         file = {"uri": "file:///tmp/a.py", "text": "print(1)"}
-        prompt = [{"type": "text", "text": "Look:"}, picture, {"type": "resource", "resource": file}]
+        prompt: list[dict[str, Any]] = [
+            {"type": "text", "text": "Look:"},
+            picture,
+            {"type": "resource", "resource": file},
+        ]
         await editor.prompt(prompt)
         told = _messages(editor)
         assert list(told.values()) == ["Hm, so.", "I look.", "It is there."]
