@@ -330,6 +330,15 @@ async def test_calls_that_wait_for_approval(tmp_path: Path) -> None:
     assert (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize("where", [{"cursor": "x"}, {"cursor": "0"}, {"cursor": "9" * 30}, {"cwd": ""}])
+async def test_a_list_that_there_is_not(where: dict[str, Any]) -> None:
+    async with served(options([])) as editor:
+        await editor.initialize()
+        with pytest.raises(Refused, match=next(iter(where))) as refused:
+            await editor.call("session/list", **where)
+        assert refused.value.code == -32602
+
+
 METHODS = [
     *("session/new", "session/load", "session/resume", "session/fork", "session/list", "session/close"),
     *("session/delete", "session/prompt", "session/cancel", "session/set_mode"),

@@ -25,6 +25,7 @@ from outrider.testing import (
     use_tool,
 )
 from tests.acp.editor import Editor, Refused, served
+from tests.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -358,6 +359,20 @@ async def test_a_prompt_while_another_runs_is_refused(tmp_path: Path) -> None:
         assert refused.value.code == -32600
         await editor.tell("session/cancel", sessionId=editor.session_id)
         assert (await editor.end(prompt))["stopReason"] == "cancelled"
+
+
+async def test_a_prompt_is_part_of_the_trace_of_the_editor(tmp_path: Path) -> None:
+    recorder = Recorder()
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with served(options([say("Hello."), say("Bye.")], telemetry=recorder.telemetry)) as editor:
+        await begin(editor, tmp_path)
+        for meta in ({"traceparent": f"00-{trace}-{span}-01", "requestId": 7}, {"traceparent": 7}):
+            prompt = [{"type": "text", "text": "Hi"}]
+            await editor.call("session/prompt", sessionId=editor.session_id, prompt=prompt, _meta=meta)
+    first, second = (each for each in recorder.started if each.name == "invoke_agent Claude Code")
+    assert first.parent is not None
+    assert (f"{first.parent.trace_id:x}", f"{first.parent.span_id:x}") == (trace.lstrip("0"), span)
+    assert second.parent is None
 
 
 async def test_two_sessions_side_by_side(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from outrider.errors import (
 )
 from outrider.options import PermissionShadowedWarning
 from outrider.session import Session, SessionState
+from outrider.session._instrument import instrument_of
 from outrider.wire import (
     CommandsChangedMessage,
     ElicitationCompleteMessage,
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from outrider.acp._updates import Update
     from outrider.options import OptionFields, Options
     from outrider.session import Result, Turn
-    from outrider.wire import ContentBlock
+    from outrider.wire import ContentBlock, JsonObject
 
     ConfigOption: TypeAlias = schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean
 
@@ -63,6 +64,8 @@ _MODES: Final = {
 }
 """Their names and what they do."""
 
+_TRACE: Final = ("traceparent", "tracestate", "baggage")
+"""What the protocol reserves for traces."""
 _KEPT_RESULTS: Final = 16
 _AUTH: Final = ("authentication_failed", "oauth_org_not_allowed")
 
@@ -195,15 +198,15 @@ class AgentSession:
 
     # Prompts.
 
-    def prompt(self, blocks: list[ContentBlock]) -> Awaitable[schema.PromptResponse]:
-        """Begin with a prompt; gives the work that leads to its answer."""
+    def prompt(self, blocks: list[ContentBlock], meta: JsonObject) -> Awaitable[schema.PromptResponse]:
+        """Begin with a prompt; gives the work that leads to its answer. `meta` may name its trace."""
         before = self._prompt
         if before is not None and not before.is_cancelled:
             raise RpcError(
                 INVALID_REQUEST, f"a prompt of the session {self.id} is still running: cancel it first"
             )
         prompt = self._prompt = _Prompt()
-        return self._run(prompt, before, blocks)
+        return self._run(prompt, before, blocks, meta)
 
     def cancel(self) -> None:
         """End the prompt that runs, if there is one."""
@@ -222,8 +225,11 @@ class AgentSession:
             log.info("a turn of the session %s cannot be cancelled: %s", self.id, error)
 
     async def _run(
-        self, prompt: _Prompt, before: _Prompt | None, blocks: list[ContentBlock]
+        self, prompt: _Prompt, before: _Prompt | None, blocks: list[ContentBlock], meta: JsonObject
     ) -> schema.PromptResponse:
+        carrier = {name: value for name in _TRACE if isinstance(value := meta.get(name), str)}
+        if carrier and (instrument := instrument_of(self._options)) is not None:
+            instrument.resume(carrier)
         try:
             if before is not None:
                 await before.done.wait()
