@@ -98,7 +98,7 @@ class Gate(Observer):
         """The sessions whose approvals are known."""
         self._known: dict[str, Approval] = {}
         """Those that were asked for before, by their ids: by others that had the session, or parked here."""
-        self._claims: dict[str, str] = {}
+        self.claims: dict[str, str] = {}
         """The approvals of calls that run now, by the ids of the calls."""
         self._steps: list[tuple[str, Step]] = []
         """What became of approvals, with their ids, until that is written down."""
@@ -200,7 +200,7 @@ class Gate(Observer):
         # After a failure of the API, somebody has to go on once more.
         if not (results and (results[-1].is_success or results[-1].subtype != "success")):
             return
-        running = self._claims.values()
+        running = self.claims.values()
         for id, told_in in list(self._taken_up.items()):
             if id not in running and (told_in is None or told_in.is_over):
                 del self._taken_up[id]
@@ -215,8 +215,8 @@ class Gate(Observer):
             return
         with anyio.CancelScope(shield=True):
             async with self._finishing:
-                self._steps += ((id, Approval.unknown) for id in self._claims.values())
-                self._claims.clear()
+                self._steps += ((id, Approval.unknown) for id in self.claims.values())
+                self.claims.clear()
                 with anyio.move_on_after(_FINISH_SECONDS):
                     await self._write()
                 with anyio.move_on_after(_FINISH_SECONDS):
@@ -330,7 +330,7 @@ class Gate(Observer):
         return ask(answer.reason).with_changes(answer.value)
 
     async def _after(self, hook_input: PostToolUseInput | PostToolUseFailureInput) -> None:
-        id = self._claims.pop(hook_input.tool_use_id, None)
+        id = self.claims.pop(hook_input.tool_use_id, None)
         if id is not None:
             outcome = "succeeded" if hook_input.hook_event_name == "PostToolUse" else "failed"
             await self._write((id, partial(Approval.done, claim=self._claim, outcome=outcome)))
@@ -349,10 +349,6 @@ class Gate(Observer):
         return explained.by if explained.decision == "ask" and explained.rule is not None else None
 
     # Deciding.
-
-    def has_begun(self, call_id: str | None) -> bool:
-        """Whether a call is approved, and about to run."""
-        return call_id in self._claims
 
     async def ask_for(self, request: PermissionRequest, reason: str) -> Answer:
         """Ask about a call that Claude Code asks about."""
@@ -389,7 +385,7 @@ class Gate(Observer):
 
     async def _known_call(self, call_id: str, digest: str) -> Approval | None:
         """The approval that a call was parked for: this very call, or one like it that was granted."""
-        begun = self._claims.get(call_id)
+        begun = self.claims.get(call_id)
         # The newest first: that a call was asked about before may have been withdrawn.
         for id, known in reversed(list(self._known.items())):
             is_same = bool(call_id) and known.tool_use_id == call_id
@@ -448,11 +444,11 @@ class Gate(Observer):
                 self._known[approval.id] = await change(
                     approval.id, partial(Approval.claimed, claim=self._claim)
                 )
-                self._claims[call.id] = approval.id
+                self.claims[call.id] = approval.id
                 return _allowed(approval)
             case "denied" | "expired":
                 return deny(approval.message or _TOO_LATE)
-            case "claimed" if self._claims.get(call.id) == approval.id:
+            case "claimed" if self.claims.get(call.id) == approval.id:
                 return _allowed(approval)
             case "claimed" if approval.claim == self._claim:
                 # By another call of the same message, which is about to run.
@@ -504,7 +500,7 @@ class _Asker:
         check_names(self._callback, names)
 
     async def __call__(self, request: PermissionRequest) -> object:
-        if self._callback is None or self._gate.has_begun(request.tool_use_id):
+        if self._callback is None or request.tool_use_id in self._gate.claims:
             return await self._gate.ask_for(request, "")
         value = await call_handler(self._callback, request, context=request)
         if isinstance(value, Answer) and value.verdict == "ask":
