@@ -222,8 +222,11 @@ def test_a_model_of_pydantics_may_hold_a_message() -> None:
 def test_a_model_of_pydantics_may_hold_tools() -> None:
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Model", tools=(list[outrider.compat.SdkMcpTool[Any]], ...))
+
+    async def use(_: Any) -> Any: ...
+
     hints = (None, outrider.compat.ToolAnnotations(title="T"), PlainAnnotations(title="T"))
-    tools = [outrider.compat.SdkMcpTool("t", "d", {}, print, each) for each in hints]
+    tools = [outrider.compat.SdkMcpTool("t", "d", {}, use, each) for each in hints]
     assert model(tools=tools).tools == tools
 
 
@@ -317,7 +320,8 @@ def parameters(function: Any) -> typing.Iterable[inspect.Parameter]:
 
 def test_annotations_of_functions_are_types_when_they_are_read() -> None:
     # Frameworks read them to find out what to pass: containers of dependencies, pydantic's `validate_call`.
-    every: list[Any] = [getattr(outrider.compat, name) for name in outrider.compat.__all__]
+    package: Any = outrider.compat
+    every = [getattr(package, name) for name in package.__all__]
     own = [each for each in every if getattr(each, "__module__", "").startswith("outrider.compat")]
     functions = [each for each in own if inspect.isfunction(each)]
     methods = [
