@@ -196,10 +196,14 @@ UPDATES: list[tuple[types.PermissionUpdate, dict[str, Any]]] = [
             "rules": [{"toolName": "Bash", "ruleContent": "ls"}],
         },
     ),
-    (types.PermissionUpdate("setMode", mode="plan"), {"type": "setMode", "mode": "plan"}),
-    (types.PermissionUpdate("setMode", directories=["/a"]), {"type": "setMode"}),
-    (types.PermissionUpdate("addDirectories", directories=[]), {"type": "addDirectories", "directories": []}),
-    (types.PermissionUpdate("removeRules", mode="plan"), {"type": "removeRules"}),
+    (
+        types.PermissionUpdate("setMode", mode="plan", directories=["/a"], destination="userSettings"),
+        {"type": "setMode", "mode": "plan", "destination": "userSettings"},
+    ),
+    (
+        types.PermissionUpdate("addDirectories", directories=[]),
+        {"type": "addDirectories", "directories": [], "destination": "session"},
+    ),
 ]
 
 
