@@ -6,7 +6,6 @@ Each method calls one of `outrider.Session`, with the name and result that its u
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 # Also those of annotations: programs that put an object together from them read them when they run.
@@ -89,12 +88,7 @@ class ClaudeSDKClient:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> Literal[False]:
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> Literal[False]:
         await self.disconnect()
         return False
 

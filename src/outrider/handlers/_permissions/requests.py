@@ -187,18 +187,12 @@ def read_updates(value: object) -> list[JsonObject]:
 def _update(value: object) -> JsonObject:
     # An update that the agent suggested is returned unchanged, even if its kind is unknown.
     is_suggested = getattr(value, "_raw", None) is not None
-    if isinstance(value, PermissionUpdate):
-        try:
-            value = value.to_dict()
-        except Exception as error:
-            raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`") from error
-    if not is_object(value):
-        raise NotADecision(f"an update must be a `PermissionUpdate`, not {preview_value(value)}")
     try:
-        plain = _input(value)
-        update = msgspec.convert(plain, PermissionUpdate)
-    except msgspec.ValidationError as error:
+        given = value.to_dict() if isinstance(value, PermissionUpdate) else value
+        update = msgspec.convert(given, PermissionUpdate)
+    except Exception as error:
         raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`: {error}") from error
+    plain = _input(given)
     if update.type not in UPDATE_KEYS:
         if is_suggested:
             return plain
