@@ -233,7 +233,9 @@ class _Chat:
         table = Table.grid(padding=(0, 2))
         for name, text in _OWN.items():
             table.add_row(Text(name, style="bold"), text)
-        theirs = [command for command in self._session.info.commands if command.name not in self._commands]
+        # The embedded agent lists commands that it does not carry out.
+        known = [] if self._is_embedded else self._session.info.commands
+        theirs = [command for command in known if command.name not in self._commands]
         if theirs:
             table.add_row()
             table.add_row(Text("commands of Claude Code", style="dim"))
