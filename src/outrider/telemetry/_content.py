@@ -150,7 +150,7 @@ def _plain_part(block: JsonObject) -> JsonObject:
     return {"type": str(block.get("type"))}
 
 
-def answer_message(blocks: Iterable[ContentBlock], finish_reason: str | None) -> JsonObject:
+def answer_message(blocks: Iterable[ContentBlock]) -> JsonObject:
     """What the model said in one message."""
     parts: list[JsonObject] = []
     for block in blocks:
@@ -160,8 +160,7 @@ def answer_message(blocks: Iterable[ContentBlock], finish_reason: str | None) ->
             parts.append({"type": "reasoning", "content": block.thinking})
         elif isinstance(block, TOOL_CALLS):
             parts.append({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
-    message: JsonObject = {"role": "assistant", "parts": parts}
-    return message if finish_reason is None else {**message, "finish_reason": finish_reason}
+    return {"role": "assistant", "parts": parts}
 
 
 def system_instructions(options: Options) -> list[JsonObject]:
