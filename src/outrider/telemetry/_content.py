@@ -101,8 +101,13 @@ class _Window:
     def cut(self, value: object) -> object:
         self._left -= _EACH
         if isinstance(value, str):
+            longest = max(0, min(self._left, _LIMIT + WINDOW))
+            text, least = value[:longest], max(0, longest - WINDOW)
+            if longest < len(value):
+                # The beginning of a secret may not be known as one: the last word is left out.
+                text = text[: max(text.rfind(" ", least), least)]
             # Half a surrogate pair is no Unicode, and would fail the exporter.
-            text = value[: max(0, min(self._left, _LIMIT + WINDOW))].encode(errors="replace").decode()
+            text = text.encode(errors="replace").decode()
             self._left -= len(text)
             return text if len(value) <= len(text) else text + "…"
         if isinstance(value, dict):
