@@ -439,7 +439,7 @@ def copied(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 class Question(CallContext):
-    """A question of the agent to its user.
+    """A question from the agent to its user.
 
     Answer with the label of an option or any other text, with several in a list if `multi_select`, or with
     None if the user has no answer.
