@@ -332,7 +332,7 @@ class _Ready:
         self._approvals, self._poll = approvals, poll
         self._given: dict[tuple[str, ...], float] = {}
         """When a session was given, by its id and those of its approvals."""
-        self._next: dict[tuple[str, ...], str] = {}
+        self._next: list[tuple[str, ...]] = []
         self._has_looked = False
 
     def __aiter__(self) -> Self:
@@ -342,10 +342,10 @@ class _Ready:
         while True:
             try:
                 while self._next:
-                    key, session = self._next.popitem()
-                    if not await self._approvals.store.is_record_leased(KIND, session):
+                    key = self._next.pop()
+                    if not await self._approvals.store.is_record_leased(KIND, key[0]):
                         self._given[key] = time.monotonic()
-                        return session
+                        return key[0]
                 if self._has_looked:
                     await anyio.sleep(self._poll)
                 await self._look()
@@ -358,18 +358,14 @@ class _Ready:
             self._has_looked = True
 
     async def _look(self) -> None:
-        found = await self._approvals.list()
-        undecided = {each.session_id for each in found if each.state == "pending"}
-        waiting: dict[str, list[str]] = {}
-        for each in found:
-            if each.is_ready and each.session_id not in undecided:
-                waiting.setdefault(each.session_id, []).append(each.id)
-        keys = {(session, *sorted(ids)): session for session, ids in waiting.items()}
+        asked: dict[str, list[Approval]] = {}
+        for each in await self._approvals.list():
+            asked.setdefault(each.session_id, []).append(each)
         now = time.monotonic()
-        self._given = {
-            key: at for key, at in self._given.items() if key in keys and now - at < _AGAIN_SECONDS
-        }
-        self._next = {key: session for key, session in keys.items() if key not in self._given}
+        self._given = {key: at for key, at in self._given.items() if now - at < _AGAIN_SECONDS}
+        ready = (its for its in asked.values() if all(each.is_ready for each in its))
+        keys = ((its[0].session_id, *sorted(each.id for each in its)) for its in ready)
+        self._next = [key for key in keys if key not in self._given]
 
 
 def session_of(id: str) -> str:
