@@ -279,7 +279,7 @@ async def test_a_step_counts_whose_answer_was_lost() -> None:
     async with simulated(*ONE) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
-        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5}), by="ada")
+        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5000}), by="ada")
         assert (decided.state, decided.by) == ("granted", "ada")
         with pytest.raises(ApprovalSettled, match="granted already, by ada"):
             await approvals.decide(pending.id, False, by="bob")
