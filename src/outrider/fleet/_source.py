@@ -383,7 +383,7 @@ class SharedSource(JournalSource):
         self._queue.join()
 
     async def next(self) -> Entry | None:
-        """Raises `TasksLost` if the lease has run out."""
+        """Raises `TasksLost` if the lease has run out. A task that lacks a secret is `refused`."""
         if not self._taken:
             await self._take(1)
         return self._taken.popleft() if self._taken else None
@@ -398,7 +398,18 @@ class SharedSource(JournalSource):
         found = await self._outlast(lambda: self._queue.take(count))
         self.pulse = found.pulse
         self.has_more = self._stays or not found.is_over
-        self._taken.extend(self._whole(entry) for entry in found.entries)
+        self._taken.extend(map(self._checked, found.entries))
+
+    def has_lost(self, entry: Entry) -> bool:
+        """Whether a task was taken before this worker began anew."""
+        return entry.holder != self._queue.worker
+
+    def _checked(self, entry: Entry) -> Entry:
+        try:
+            return self._whole(entry)
+        except OptionsError as error:
+            # It was added after this worker had begun, which is there for others, too.
+            return entry._replace(refused=error)
 
     async def sync(self, paused: tuple[float, str] | None, *, is_opened: bool) -> Pulse:
         """Keep the lease. Raises `TasksLost`."""
