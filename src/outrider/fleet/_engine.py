@@ -36,7 +36,7 @@ from outrider.fleet._workspaces import (
 )
 from outrider.options import Options
 from outrider.session import Result, Usage
-from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._connection.observers import UNFOLLOWED, instrument_of
 from outrider.wire import ApiRetryMessage, AssistantMessage, ConversationResetMessage, InitMessage, Json
 from outrider.wire._blocks import TOOL_CALLS
 

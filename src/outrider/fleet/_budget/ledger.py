@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from typing import Self
 
-    from outrider.fleet._budget.entries import PostgresTable
+    from outrider.fleet._database import PostgresTable
 
 
 _WAIT_SECONDS: Final = 30.0
@@ -467,7 +467,7 @@ def backlog_of(ledger: Ledger) -> Backlog:
 
 def _table(url: str) -> PostgresTable:
     try:
-        from outrider.fleet._budget.entries import PostgresTable
+        from outrider.fleet._database import PostgresTable
     except ImportError as error:
         raise OptionsError(
             "a ledger in PostgreSQL needs psycopg, which is not installed",

@@ -22,7 +22,7 @@ from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 from outrider.session._result import Output
 
 if TYPE_CHECKING:
