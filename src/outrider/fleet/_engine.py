@@ -289,7 +289,8 @@ class _Attempt:
         if id is None:
             return options
         if not self._work.is_picked_up:
-            return options.replace(session_id=id)
+            # Not `Options.replace`, which would check all of them again: they let the run choose an id.
+            return msgspec.structs.replace(options, session_id=id)
         try:
             return resumed(options, id)
         except errors.OptionsError as error:

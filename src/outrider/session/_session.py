@@ -233,7 +233,7 @@ class Session(Requests, Generic[Output_co]):
         connection = self._conversation.opened()
         await wait_idle(connection)
         while connection.mirror is not None and connection.mirror.is_holding:
-            await connection.routing.everything.wait()
+            await connection.routing.everything.wait_changed()
 
     # Asking.
 

@@ -60,7 +60,7 @@ async def wait_idle(connection: Connection) -> None:
     """Wait until no turn and no background work is left."""
     routing = connection.routing
     while not connection.is_closed and (routing.outstanding or not _is_quiet(routing.turns)):
-        await routing.everything.wait()
+        await routing.everything.wait_changed()
 
 
 async def finish(connection: Connection) -> None:
@@ -80,7 +80,7 @@ async def finish(connection: Connection) -> None:
 
 async def _wait_closed(connection: Connection) -> None:
     while not connection.is_closed:
-        await connection.routing.everything.wait()
+        await connection.routing.everything.wait_changed()
 
 
 def _is_quiet(turns: Turns) -> bool:
