@@ -44,7 +44,7 @@ _WAIT_SECONDS: Final = 30.0
 
 _PAUSE_SECONDS: Final = 0.002
 
-_APPLICATION_ID: Final = 0x4272644C
+_APPLICATION_ID: Final = 0x4F75744C
 """Tells a ledger from databases of other programs."""
 
 _TABLES: Final = (
