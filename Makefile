@@ -213,7 +213,7 @@ format: $(STAMP) ## format the code and repair what ruff can
 
 .PHONY: clean
 clean: ## remove environments, the real program, caches and reports
-	@rm -rf .venv .venv-* .agent build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf .venv .venv-* .agent build dist .cache .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

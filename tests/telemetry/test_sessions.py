@@ -22,6 +22,8 @@ import msgspec
 import pytest
 from opentelemetry import propagate
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
 import outrider
@@ -343,6 +345,20 @@ def test_content_of_any_kind_leaves_spans_whole(fields: Any, prompt: str) -> Non
     assert recorder.parent("execute_tool Nothing") == "invoke_agent Claude Code"
 
 
+async def test_content_of_what_is_not_sampled_is_not_looked_at() -> None:
+    def scrub(text: str) -> str:
+        looked_at.append(text)
+        return text
+
+    looked_at: list[str] = []
+    provider = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
+    given = Telemetry(tracer_provider=provider, content=True, scrub=scrub)
+    agent = Simulator([use_tool("Nothing", text="much"), fail(400)])
+    async with Session(transport=agent, telemetry=given, system_prompt="Be brief.") as session:
+        await session.ask("go", check=False)
+    assert not looked_at
+
+
 async def test_events_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_AND_EVENT")
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_EMIT_EVENT", "false")
@@ -395,6 +411,25 @@ async def test_partial_messages_tell_more_of_the_model(recorder: Recorder) -> No
     assert chat.attributes["gen_ai.response.finish_reasons"] == ("end_turn",)
     assert "gen_ai.response.time_to_first_chunk" in chat.attributes
     assert recorder.total("gen_ai.client.inference.time_to_first_chunk") == 1
+
+
+async def test_models_are_those_of_each_message(recorder: Recorder) -> None:
+    agent = Simulator([subagent("look", say("seen"), model="haiku"), say("done")])
+    async with Session(transport=agent, telemetry=recorder.telemetry, forward_subagent_text=True) as session:
+        result = await session.ask("go")
+    own, other = result.usage.by_model
+    (chat,) = (span for span in recorder.started if span.name == f"chat {other}")
+    assert chat.attributes is not None
+    assert chat.attributes["gen_ai.request.model"] == other
+    metrics = recorder.metrics()
+    durations = metrics["gen_ai.client.inference.duration"]
+    assert {dict(labels)["gen_ai.request.model"]: count for labels, count in durations.items()} == {
+        own: 2,
+        other: 1,
+    }
+    # Which model a subagent has is not known before it answers.
+    models = [dict(labels).get("gen_ai.request.model") for labels in metrics["gen_ai.invoke_agent.duration"]]
+    assert sorted(map(str, models)) == ["None", own]
 
 
 async def test_older_conventions() -> None:

@@ -243,7 +243,7 @@ def _password(host: str) -> str | None:
         raise Failed(f"--host {one_line(host)} lets others in: set {PASSWORD} to a password.", Code.USAGE)
     import getpass
 
-    return getpass.getpass("Password for those who look: ") or _no_password()
+    return getpass.getpass("Password for visitors: ") or _no_password()
 
 
 def _no_password() -> str:
@@ -267,14 +267,14 @@ def _bound(host: str, port: int | None) -> socket.socket:
         else:
             return listening
     said = problem.strerror if problem is not None else "no port is free"
-    raise Failed(f"{one_line(host)}:{wanted[0]} cannot be listened on: {said}.", Code.USAGE)
+    raise Failed(f"Cannot listen on {one_line(host)}:{wanted[0]}: {said}.", Code.USAGE)
 
 
 def _open(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        complain("No browser was found: open the address in one.")
+        complain("No browser was found. Open the address in one yourself.")
 
 
 def _serve_pages(made: View, listening: socket.socket) -> None:

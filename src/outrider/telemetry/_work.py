@@ -134,11 +134,8 @@ class Work:
 
     def _begin_chat(self, branch: Branch, id: str, model: str, usage: object) -> Chat:
         self._end_chat(branch)
-        common = {
-            n.OPERATION: n.CHAT,
-            n.PROVIDER: self.provider,
-            n.REQUEST_MODEL: self.model or model,
-        }
+        # Not that of the session: a subagent may have another, and so may a message after a fallback.
+        common = {n.OPERATION: n.CHAT, n.PROVIDER: self.provider, n.REQUEST_MODEL: model}
         facts: Attributes = {
             **common,
             n.RESPONSE_MODEL: model,
@@ -324,7 +321,7 @@ class Work:
                 self._end_agent(id, now, error)
         end_span(branch.span, error, at=now, said=said)
         labels = {n.OPERATION: n.INVOKE_AGENT, n.AGENT_NAME: branch.name}
-        if self.model is not None:
+        if self.model is not None and branch.parent is None:
             labels[n.REQUEST_MODEL] = self.model
         labels = self._metrics.bounded(labels)
         self._metrics.took(self._metrics.turn_seconds, branch.began, now, labels, error)
@@ -341,6 +338,9 @@ class Work:
     def content(self, span: Span, name: str, value: object) -> Attributes:
         """Content as an attribute, if it is to be on spans; else it is put into an event."""
         content = self._telemetry.content
+        if not span.is_recording():
+            # To mask it takes far longer than all else here.
+            return {}
         text = content.encode(value)
         if content.in_events:
             add_event(span, n.CONTENT_EVENT, {name: text})
