@@ -99,7 +99,7 @@ def test_a_question_is_answered(
         ((id,), "does not answer it. Use `answer` (`--answer` at the command line)"),
         ((id, "--answer", "Red"), "asks 2, and 1 are answered"),
         ((id, "--answer", "Red", "--input", "{}"), "exclude each other"),
-        ((call, "--answer", "Red"), "is no question"),
+        ((call, "--answer", "Red"), "is not a question"),
     ):
         code, out, err = outrider(capsys, "allow", *arguments)
         assert (code, out, said in err) == (2, "", True)
@@ -115,7 +115,7 @@ def test_a_question_is_answered(
     [
         (("show", "nope"), "No open approval has the ID 'nope'"),
         (("show", "a1"), "2 approvals have"),
-        (("allow", "x", "--input", "{"), "--input is no JSON"),
+        (("allow", "x", "--input", "{"), "--input is not JSON"),
         (("allow", "x", "--input", "[1]"), "--input is not a JSON object"),
         (("list", "--store", "missing.db"), "There is no store"),
         (("allow", ""), "The ID is empty"),

@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
             fields["exception"] = mask(self.formatException(record.exc_info))
         if record.stack_info:
             fields["stack"] = mask(self.formatStack(record.stack_info))
-        # Half a surrogate pair is no text, and could not be written.
+        # Half a surrogate pair is not text, and could not be written.
         return json.dumps(fields, ensure_ascii=False).encode(errors="replace").decode()
 
 
@@ -78,7 +78,7 @@ def _shown(name: str, value: object) -> dict[str, object]:
         masked = mask_json({name: value})
         shown: object = json.loads(json.dumps(masked, default=_as_text, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
-        # Not JSON: a loop, a number that is none, a key that is no text.
+        # Not JSON: a loop, a number such as NaN, a key that is not a text.
         shown = None
     return cast("dict[str, object]", shown) if isinstance(shown, dict) else mask_json({name: _as_text(value)})
 

@@ -231,7 +231,7 @@ class View:
         if head.lstrip().startswith(b"{"):
             return lambda library: library.add_file(path)
         raise OptionsError(
-            f"{str(path)!r} is no store, journal, trace or transcript",
+            f"{str(path)!r} is not a store, a journal, a trace or a transcript",
             hint="See docs/view.md for what can be looked at.",
         )
 
@@ -537,7 +537,7 @@ def _chosen_window(file: TranscriptFile, at: str | None, start: str | None) -> W
 def _number(text: str) -> int:
     """A cursor. Raises `OptionsError`."""
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise OptionsError(f"{text[:40]!r} is no place in a session", hint="Follow a link of this page.")
+        raise OptionsError(f"{text[:40]!r} is not a place in a session", hint="Follow a link of this page.")
     return int(text)
 
 

@@ -311,7 +311,7 @@ def _whole_frame(line: bytes) -> AnyFrame | None:
 
 
 def _reason(error: ValueError) -> str:
-    """Why bytes are no frame; where a parser stumbled over noise says nothing."""
+    """Why bytes are not a frame; where a parser stumbled over noise says nothing."""
     return "not JSON" if isinstance(error, JSONDecodeError) else str(error)
 
 

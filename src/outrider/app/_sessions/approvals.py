@@ -92,7 +92,7 @@ def allow(
         try:
             given = _json.loads(input)
         except ValueError as error:
-            raise Failed(f"--input is no JSON: {error}.", Code.USAGE) from None
+            raise Failed(f"--input is not JSON: {error}.", Code.USAGE) from None
         if not isinstance(given, dict):
             raise Failed("--input is not a JSON object.", Code.USAGE)
     return _carry_out(store, switches, partial(_decide, id, allowed(given), by))
@@ -181,7 +181,7 @@ def _answers(approval: Approval, given: list[str]) -> dict[str, Json]:
 
     asked = typed_input(approval.tool, approval.input)
     if not isinstance(asked, AskUserQuestionInput):
-        raise Failed(f"{approval.id} is no question. Leave --answer out.", Code.USAGE)
+        raise Failed(f"{approval.id} is not a question. Leave --answer out.", Code.USAGE)
     if len(given) != len(asked.questions):
         raise Failed(f"{approval.id} asks {len(asked.questions)}, and {len(given)} are answered.", Code.USAGE)
     return {each.question: text for each, text in zip(asked.questions, given, strict=True)}
