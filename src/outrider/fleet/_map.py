@@ -289,7 +289,7 @@ def resume(
     `map` with the same tasks.
 
     Raises `OptionsError` here, and when the run is begun `JournalBusy`, or `JournalInvalid` for a file that
-    is no journal.
+    is not a journal.
     """
     plan = _plan(options, output, fields, has_journal=True)
     path = path_text("`journal`", journal)

@@ -74,7 +74,7 @@ class Content:
             return f'"{MASK}"'
 
     def clean(self, text: str) -> str:
-        """A text that is no JSON, in the same way."""
+        """A text that is not JSON, in the same way."""
         return str(msgspec.json.decode(self.encode(text)))
 
     def _hidden(self, value: object) -> object:
@@ -101,7 +101,7 @@ class _Window:
     def cut(self, value: object) -> object:
         self._left -= _EACH
         if isinstance(value, str):
-            # Half a surrogate pair is no Unicode, and would fail the exporter.
+            # Half a surrogate pair is not Unicode, and would fail the exporter.
             text = value[: max(0, min(self._left, _LIMIT + WINDOW))].encode(errors="replace").decode()
             self._left -= len(text)
             return text if len(value) <= len(text) else text + "…"

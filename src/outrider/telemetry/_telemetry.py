@@ -117,9 +117,12 @@ class Telemetry:
             hint = "Run: pip install 'outrider[otel]'"
             raise OptionsError("Telemetry needs a package that is not installed", hint=hint) from error
 
+        # Here: they import the API of OpenTelemetry.
+        from outrider.telemetry import _spans
         from outrider.telemetry._content import Content
         from outrider.telemetry._metrics import Metrics
 
+        self._spans: Final = _spans
         self.agent_name: Final = agent_name
         self.agent_spans: Final = agent_spans
         self.names: Final = n.NAMES[semconv]
@@ -154,37 +157,27 @@ class Telemetry:
         return {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", **_AGENT_SPANS, **endpoint}
 
     def run(self, engine: str) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import run_span
-
-        return run_span(self, engine)
+        return self._spans.run_span(self, engine)
 
     def task(self, id: str, number: int, total: int | None) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import task_span
-
-        return task_span(self, id, number, total)
+        return self._spans.task_span(self, id, number, total)
 
     def attempt(self, number: int, session_id: str | None) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import current_span
-
-        return current_span(self.tracer, n.ATTEMPT, {n.ATTEMPT_NUMBER: number, n.CONVERSATION: session_id})
+        return self._spans.current_span(
+            self.tracer, n.ATTEMPT, {n.ATTEMPT_NUMBER: number, n.CONVERSATION: session_id}
+        )
 
     def carrier(self) -> dict[str, str]:
-        from outrider.telemetry._spans import carrier
-
-        return carrier()
+        return self._spans.carrier()
 
     def resume(self, carrier: Mapping[str, str]) -> None:
-        from outrider.telemetry._spans import resume
-
-        resume(carrier)
+        self._spans.resume(carrier)
 
     def pool_opened(self, pool: Pool) -> None:
         self.metrics.pool_opened(pool)
 
     def pool_wait(self) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import current_span
-
-        return current_span(self.tracer, n.POOL_ACQUIRE, {})
+        return self._spans.current_span(self.tracer, n.POOL_ACQUIRE, {})
 
 
 def _made_from(fields: Mapping[str, object]) -> Telemetry:
