@@ -152,7 +152,9 @@ async def test_questions_and_forms_and_servers_of_the_editor(tmp_path: Path) -> 
             _, asked = editor.asked[1]
             assert asked["requestedSchema"]["required"] == ["name"]
             assert asked["message"].endswith("Who are you?")
+            (page_id,) = {each["elicitationId"] for _, each in editor.asked[2:3]}
             assert editor.asked[2][1]["url"] == "https://example.invalid/login"
+            assert editor.completed == [page_id]
 
 
 async def test_files_and_terminals_of_the_editor(tmp_path: Path) -> None:

@@ -316,6 +316,9 @@ class Unable:
         raise ValueError(value)
 
 
+KEYS = f"sk-ant-api03-{'a' * 68} " * 898
+
+
 @every_case(
     "fields, prompt",
     [
@@ -324,6 +327,8 @@ class Unable:
         ({}, "half a pair: \ud83d"),
         ({}, "é" * 50_000),
         ({}, "sk-ant-api03-0123456789abcdefghij " * 300_000),
+        # Masked, all of it is short, so that the place where it was cut is shown.
+        *(({}, f"{KEYS}{'x' * gap} postgres://me:secretsecret@host {KEYS}") for gap in (66, 70, 74)),
     ],
 )
 def test_content_of_any_kind_leaves_spans_whole(fields: Any, prompt: str) -> None:

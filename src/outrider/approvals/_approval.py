@@ -38,7 +38,7 @@ _SETTLED_KEPT: Final = 100
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that waits for a person, or has waited. It is a value: `Approvals.get` has the newest."""
+    """A call that waits for a person, or did. It is a snapshot: `Approvals.get` returns the current state."""
 
     id: str
     session_id: str

@@ -431,7 +431,7 @@ async def resume_or_start(
     check: bool = True,
     **fields: Unpack[ResilientFields],
 ) -> Result[Output]:
-    """Run a prompt under an id of one's own, such as that of a message in a queue, and return its result.
+    """Run a prompt under an id of your own, such as that of a message in a queue, and return its result.
 
         result = await fleet.resume_or_start(message.id, "Review it", session_store="postgresql://…")
 

@@ -233,7 +233,7 @@ class OptionFields(TypedDict, total=False):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionsMeta):
-    """How an agent is to be run. A value: change it with `replace`, `with_env`, `with_hook`.
+    """How an agent is run. A value: make changed copies with `replace`, `with_env`, `with_hook`.
 
     Each option may be given in the forms that `OptionFields` lists, and is kept in the one form that stands
     here. Lists, mappings and parts are copied: what is done to them afterwards changes no options.

@@ -28,23 +28,7 @@ T = TypeVar("T")
 _MOST_VALUES: Final = 200
 """How many values one label may have."""
 
-_SECONDS: Final = (
-    0.01,
-    0.02,
-    0.04,
-    0.08,
-    0.16,
-    0.32,
-    0.64,
-    1.28,
-    2.56,
-    5.12,
-    10.24,
-    20.48,
-    40.96,
-    81.92,
-    163.84,
-)
+_SECONDS: Final = tuple(0.01 * (1 << power) for power in range(15))
 """Boundaries of the conventions, with one more: turns take minutes."""
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens")

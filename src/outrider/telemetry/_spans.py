@@ -176,21 +176,6 @@ def current_span(
 class Branch:
     """A turn or a subagent: what calls of the model and of tools hang under."""
 
-    __slots__ = (
-        "began",
-        "chat",
-        "context",
-        "is_background",
-        "is_continued",
-        "name",
-        "parent",
-        "ready",
-        "said",
-        "span",
-        "task",
-        "usage",
-    )
-
     def __init__(self, span: Span, name: str, began: int, parent: Branch | None = None) -> None:
         self.span = span
         self.name = name
@@ -216,8 +201,6 @@ class Branch:
 class Chat:
     """A call of the model."""
 
-    __slots__ = ("began", "blocks", "finish", "id", "is_partial", "labels", "last", "span")
-
     def __init__(self, id: str, span: Span, began: int, labels: Labels) -> None:
         self.id = id
         self.span = span
@@ -234,8 +217,6 @@ class Chat:
 
 class Call:
     """A call of a tool."""
-
-    __slots__ = ("began", "branch", "context", "error", "id", "is_announced", "labels", "span")
 
     def __init__(self, id: str, span: Span, branch: Branch | None, began: int, labels: Labels) -> None:
         self.id = id

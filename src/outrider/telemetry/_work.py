@@ -164,7 +164,7 @@ class Work:
         self._note_end(chat.id)
         facts: Attributes = {n.FINISH_REASONS: [chat.finish] if chat.finish else None}
         if chat.blocks:
-            facts |= self.content(chat.span, n.OUTPUT_MESSAGES, [answer_message(chat.blocks, chat.finish)])
+            facts |= self.content(chat.span, n.OUTPUT_MESSAGES, [answer_message(chat.blocks)])
         describe(chat.span, facts)
         end_span(chat.span, error, at=chat.last)
         self._metrics.took(self._metrics.chat_seconds, chat.began, chat.last, chat.labels, error)

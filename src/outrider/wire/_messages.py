@@ -649,7 +649,7 @@ MessageFrame: TypeAlias = (
 """A message that came as a frame."""
 
 Message: TypeAlias = MessageFrame | MalformedLine | OversizedMessage
-"""What the agent has to say: all that reaches the user."""
+"""Any message from the agent."""
 
 AnyFrame: TypeAlias = MessageFrame | ControlFrame | ServiceFrame
 """Any frame that a line may hold."""

@@ -36,7 +36,7 @@ else:
 
 
 class SystemMessage(Frame):
-    """News from the agent itself. Each known subtype is a class of its own."""
+    """A report from the agent about itself. Each known subtype has a class of its own."""
 
     type: ClassVar[Literal["system"]] = "system"
     subtype: str

@@ -277,7 +277,7 @@ DEFAULT_TIMEOUT: Final = 60.0
 
 
 class HookContext(CallContext):
-    """Information about the call beside the input: the second parameter of a hook's function."""
+    """Information about the call besides the input: the second parameter of a hook's function."""
 
     def __init__(self, origin: Origin, tool_use_id: str | None = None, occurrence: str | None = None) -> None:
         super().__init__(origin, tool_use_id)

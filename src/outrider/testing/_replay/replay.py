@@ -53,7 +53,7 @@ _VOLATILE: Final[Mapping[str, Ignored]] = {
 
 
 class ReplayMismatch(ProtocolError, AssertionError):
-    """What is said in this run is not what was recorded.
+    """This run differs from what was recorded.
 
     `expected` is the recorded frame, `actual` the one of this run; None where there is none.
     """

@@ -94,7 +94,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class When(msgspec.Struct, frozen=True):
-    """Steps for the turns whose prompt is such."""
+    """Steps for turns with a certain prompt."""
 
     prompt: Match | Check
     then: tuple[Item, ...]
@@ -115,7 +115,7 @@ def expect(
     model: Match | None = None,
     tools: Iterable[str | Callable[..., object]] = (),
 ) -> Expectation:
-    """Say what the request must be like that the next step answers. It takes no request itself.
+    """Say what the request that the next step answers must look like. Takes no request itself.
 
     `prompt`, `tool_result` and `model` are texts that must be in it, or compiled patterns that must be found;
     `prompt` is that of the turn, without what the agent adds. Of several results of tools, one has to fit.
