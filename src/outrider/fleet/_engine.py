@@ -448,6 +448,7 @@ class TaskAttempts:
             self._noted = Note()
             work: Assignment | None = None
             try:
+                self._check()
                 spent = self._usage, self._calls
                 work = plan.assignment(entry, self.attempt, self._session_id, spent, recovery.tries)
                 self._session_id = work.session_id
@@ -491,6 +492,15 @@ class TaskAttempts:
             else:
                 break
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
+
+    def _check(self) -> None:
+        """Raises why no attempt is to be made."""
+        restart, losses = self._plan.shared.restart, self._entry.losses
+        if self._entry.refused is not None:
+            raise self._entry.refused
+        if losses > (0 if restart is None else restart.max):
+            # It may be the task that ends them, and would end all workers, one after the other.
+            raise WorkerLost(reason=f"{losses} workers were lost while they ran the task")
 
     async def _may_outlast(self, attempted: Attempted) -> bool:
         """Wait for a session store, or a ledger, that does not answer; False if it does, or has not for as

@@ -31,7 +31,7 @@ from outrider.fleet._journal.journal import Entry, is_queue
 from outrider.fleet._progress import Adaptive, read_concurrency
 from outrider.fleet._resilient.retry import RESTART, RETRY, Gate, Restart, Retry
 from outrider.fleet._run import Run
-from outrider.fleet._source import Source, open_source
+from outrider.fleet._source import Given, Source, open_source
 from outrider.fleet._task import Outcome, Status, Task, numbered
 from outrider.fleet._workspaces import discard, folder_name, in_thread, make_root, read_workspace, sweep
 from outrider.options import Options
@@ -337,8 +337,8 @@ def _keep_journal(
     *,
     stays: bool = False,
 ) -> None:
-    source = open_source(place, tasks, plan.check, retry, plan.shared.options.env, plan.needs, stays=stays)
-    plan.source = source
+    env = {**os.environ, **plan.shared.options.env}
+    plan.source = open_source(place, Given(tasks, plan.check, retry, env, plan.needs, stays))
     if not is_queue(place):
         # Workers of a queue have folders of their own.
         path = Path(place).absolute()

@@ -52,6 +52,12 @@ class Entry(NamedTuple):
     tool_calls: int = 0
     not_kept: tuple[str, ...] = ()
     """Where its options had secrets, which a journal does not keep."""
+    losses: int = 0
+    """How many workers were lost while they ran it."""
+    holder: str | None = None
+    """The worker that took it."""
+    refused: OutriderError | None = None
+    """Why no attempt can be made."""
 
 
 class Counts(msgspec.Struct, frozen=True):
