@@ -31,7 +31,7 @@ from outrider.errors import (
 )
 from outrider.options import PermissionShadowedWarning
 from outrider.session import Session, SessionState
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 from outrider.wire import (
     CommandsChangedMessage,
     ElicitationCompleteMessage,

@@ -251,7 +251,7 @@ def acp(
 ) -> int:
     """Serve editors over stdio: the Agent Client Protocol."""
     from outrider.app._run import agent_for
-    from outrider.app._servers.acp import serve_editor
+    from outrider.app._serve import serve_editor
 
     with agent_for(agent, fields, is_bare=bare or module is not None) as chosen:
         return serve_editor(module, chosen, editor_tools=editor_tools)
@@ -360,7 +360,7 @@ def view(
     ] = None,
 ) -> int:
     """Look at live and stored sessions in a browser."""
-    from outrider.app._servers.view import view
+    from outrider.app._serve import view
 
     return view(
         what, store=store, approvals=approvals, host=host, port=port, opens=not no_open, approve=approve

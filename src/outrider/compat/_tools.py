@@ -449,5 +449,5 @@ def _of_type(kind: object) -> dict[str, Any]:
     try:
         return {"type": _TYPE_NAMES.get(origin or kind, "string")}
     except TypeError:
-        # What cannot be hashed is no type that is known.
+        # What cannot be hashed is not a known type.
         return {"type": "string"}

@@ -36,7 +36,7 @@ from outrider.fleet._workspaces import (
 )
 from outrider.options import Options
 from outrider.session import Result, Usage
-from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._connection.observers import UNFOLLOWED, instrument_of
 from outrider.wire import ApiRetryMessage, AssistantMessage, ConversationResetMessage, InitMessage, Json
 from outrider.wire._blocks import TOOL_CALLS
 
@@ -289,7 +289,8 @@ class _Attempt:
         if id is None:
             return options
         if not self._work.is_picked_up:
-            return options.replace(session_id=id)
+            # Not `Options.replace`, which would check all of them again: they let the run choose an id.
+            return msgspec.structs.replace(options, session_id=id)
         try:
             return resumed(options, id)
         except errors.OptionsError as error:

@@ -27,7 +27,7 @@ from outrider.fleet._progress import Adaptive, Progress, Running, Tally, Width
 from outrider.fleet._source import Outages, SharedSource
 from outrider.fleet._task import Outcome
 from outrider.session import background
-from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._connection.observers import UNFOLLOWED, instrument_of
 from outrider.session._result import Output_co
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ class _Window:
             if longest < len(value):
                 # The beginning of a secret may not be known as one: the last word is left out.
                 text = text[: max(text.rfind(" ", least), least)]
-            # Half a surrogate pair is no Unicode, and would fail the exporter.
+            # Half a surrogate pair is not Unicode, and would fail the exporter.
             text = text.encode(errors="replace").decode()
             self._left -= len(text)
             return text if len(value) <= len(text) else text + "…"

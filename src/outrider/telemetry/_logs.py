@@ -68,7 +68,7 @@ class JsonFormatter(logging.Formatter):
             if name in _STANDARD or name.startswith("_") or (isinstance(value, str) and not value):
                 continue
             fields |= _shown(f"extra_{name}" if name in fields else name, value)
-        # Half a surrogate pair is no text, and could not be written.
+        # Half a surrogate pair is not text, and could not be written.
         return json.dumps(fields, ensure_ascii=False).encode(errors="replace").decode()
 
 

@@ -164,7 +164,7 @@ def _taken_file(path: Path) -> Taken:
     if head.lstrip().startswith(b"{"):
         return Single(Library.add_file, path)
     raise OptionsError(
-        f"{str(path)!r} is no store, journal, trace or transcript",
+        f"{str(path)!r} is not a store, a journal, a trace or a transcript",
         hint="See docs/view.md for what can be looked at.",
     )
 
@@ -569,7 +569,7 @@ def _found(opened: OpenSession, search: Search) -> list[tuple[int, str, str]]:
 def _number(text: str) -> int:
     """A cursor. Raises `OptionsError`."""
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise OptionsError(f"{text[:40]!r} is no place in a session", hint="Follow a link of this page.")
+        raise OptionsError(f"{text[:40]!r} is not a place in a session", hint="Follow a link of this page.")
     return int(text)
 
 

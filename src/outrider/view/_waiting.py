@@ -154,7 +154,7 @@ class ApprovalPages:
             elif decision == "allow":
                 await self._approvals.decide(approval.id, allow(_changed(approval.input, given)), by="viewer")
             else:
-                raise OptionsError(f"{decision!r} is no decision", hint="Allow it or deny it.")
+                raise OptionsError(f"{decision!r} is not a decision", hint="Allow it or deny it.")
         except ApprovalSettled as error:
             raise OptionsError(str(error), hint="Load the page again.") from error
         return RedirectResponse(f"{root_of(request)}/approvals", 303)
@@ -189,7 +189,7 @@ def _changed(input: JsonObject, given: dict[str, list[str]]) -> JsonObject | Non
         try:
             changed[name] = written if isinstance(value, str) else json.loads(written)
         except (ValueError, RecursionError) as error:
-            raise OptionsError(f"{name} is no JSON: {error}", hint="Go back and correct it.") from None
+            raise OptionsError(f"{name} is not JSON: {error}", hint="Go back and correct it.") from None
     return {**input, **changed} if changed else None
 
 

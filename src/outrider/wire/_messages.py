@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from outrider.errors import FrameTooLarge, MalformedFrame
 from outrider.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from outrider.wire._system import SystemMessage
+from outrider.wire._tolerant import convert_leniently
 from outrider.wire._value import Frame, Json, JsonObject, Number, PartlyDecoded, Value, decode_on_use
 
 if TYPE_CHECKING:
-    from outrider.errors import FrameTooLarge, MalformedFrame
     from outrider.wire.choices import AssistantMessageError, RateLimitStatus, RateLimitType, TerminalReason
     from outrider.wire.shapes import (
         AbandonedBlocks,
@@ -432,8 +433,6 @@ class MalformedLine(Value):
 
     def error(self) -> "MalformedFrame":
         """The same as an exception, for those who would rather stop."""
-        from outrider.errors import MalformedFrame
-
         return MalformedFrame(self.line, self.reason)
 
 
@@ -463,8 +462,6 @@ class OversizedMessage(Value):
 
     def error(self) -> "FrameTooLarge":
         """The same as an exception, for those who would rather stop."""
-        from outrider.errors import FrameTooLarge
-
         return FrameTooLarge(self.size, self.limit)
 
 
@@ -519,8 +516,6 @@ class StreamEvent(PartlyDecoded, tag_field="type", tag="stream_event"):
     @property
     def details(self) -> StreamDetails:
         """The other fields of the frame, decoded again on each access: that keeps streams fast."""
-        from outrider.wire._tolerant import convert_leniently
-
         return convert_leniently(StreamDetails, self.raw)
 
     @property

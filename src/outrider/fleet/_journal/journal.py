@@ -163,7 +163,7 @@ class Journal:
     file one at a time, until it is closed or its process ends; a database (`postgresql://host/db?batch=name`)
     any number. What a method has written when it returns survives `kill -9` and a loss of power.
 
-    Raises `JournalBusy` if another runner has the file, `JournalInvalid` for what is no journal.
+    Raises `JournalBusy` if another runner has the file, `JournalInvalid` for what is not a journal.
     """
 
     lease: ClassVar[bool] = False
