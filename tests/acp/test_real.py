@@ -80,6 +80,7 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
         use_tool("TaskUpdate", taskId="1", status="completed"),
         say("Done."),
         say("They looked for a word."),
+        say("Hello."),
     ]
     with RealAgent(script, program=require_program()) as agent:
         given = agent.options(tools=["Read", "TaskCreate", "TaskUpdate"])
@@ -111,7 +112,12 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
             assert plans == [[("Look", "pending")], [("Look", "completed")]]
             before = editor.of("usage_update")[-1]["used"]
             await editor.prompt("/compact")
-            assert editor.of("usage_update")[-1]["used"] != before
+            after = editor.of("usage_update")[-1]
+            assert after["used"] != before
+            # Claude Code counts from 0 then.
+            await editor.prompt("/clear")
+            await editor.prompt("Hello?")
+            assert editor.of("usage_update")[-1]["cost"]["amount"] > after["cost"]["amount"]
 
 
 async def test_questions_and_forms_and_servers_of_the_editor(tmp_path: Path) -> None:

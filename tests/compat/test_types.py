@@ -22,6 +22,7 @@ import pytest
 import outrider.compat
 from outrider import wire
 from outrider.compat import types
+from outrider.compat._internal.message_parser import parse_message
 from outrider.compat._tools import PlainAnnotations
 from outrider.errors import OptionsError
 from outrider.handlers import tool as native_tool
@@ -316,6 +317,21 @@ class TestOptions:
         hints = typing.get_type_hints(types.ClaudeAgentOptions)
         assert hints["cwd"] == str | Path | None
         assert typing.get_type_hints(types.AgentDefinition)["effort"] == types.EffortLevel | int | None
+
+
+def test_the_prompts_that_are_answered_are_named_as_in_newer_versions_of_the_reference() -> None:
+    named = {"user_message_uuid": "b", "user_message_uuids": ["a", "b"]}
+    frames: list[Any] = [
+        {"type": "stream_event", "uuid": "u", "session_id": "s", "event": {"type": "ping"}},
+        {"type": "assistant", "message": {"role": "assistant", "model": "m", "content": []}},
+        {"type": "result", "subtype": "success", "is_error": False, "session_id": "s"}
+        | {"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1},
+    ]
+    for frame in frames:
+        message = parse_message({**frame, **named})
+        assert [getattr(message, name) for name in named] == list(named.values())
+        without = parse_message(frame)
+        assert [getattr(without, name) for name in named] == [None, None]
 
 
 def parameters(function: Any) -> typing.Iterable[inspect.Parameter]:

@@ -82,6 +82,8 @@ class Updates:
         """The id of the message that the agent speaks in."""
         self._context: Mapping[str, int] = {}
         """Tokens in the context window, by kind."""
+        self._cost = self._earlier_cost = 0.0
+        """What the agent says that the session has cost, and what it no longer says."""
 
     async def show(self, message: Message) -> None:
         """Tell what a message says to its reader. What cannot be told is logged: the next one can be."""
@@ -291,22 +293,19 @@ class Updates:
     # The session.
 
     async def _usage(self, message: ResultMessage) -> None:
-        sizes = [
-            size
-            for each in (message.model_usage or {}).values()
-            if is_object(each) and isinstance(size := each.get("contextWindow"), int)
-        ]
-        if not sizes:
-            return
-        cost = message.total_cost_usd
-        await self._send(
-            schema.UsageUpdate(
-                session_update="usage_update",
-                used=sum(self._context.values()),
-                size=max(sizes),
-                cost=None if cost is None else schema.Cost(amount=cost, currency="USD"),
+        models = [each for each in (message.model_usage or {}).values() if is_object(each)]
+        size = max((each["contextWindow"] for each in models if "contextWindow" in each), default=0)
+        cost = self._cost if message.total_cost_usd is None else message.total_cost_usd
+        if cost < self._cost:
+            # It counts from 0 after `/clear`, and so does an agent that took the place of a lost one.
+            self._earlier_cost += self._cost
+        self._cost = cost
+        if size:
+            total = schema.Cost(amount=self._earlier_cost + cost, currency="USD")
+            used = sum(self._context.values())
+            await self._send(
+                schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=total)
             )
-        )
 
     async def commands(self, info: SessionInfo) -> None:
         """Tell which slash commands there are."""

@@ -260,6 +260,8 @@ def _all_finished(frames: list[Any], lines: list[bytes]) -> list[AnyFrame]:
                 answer.stop_reason,
                 nested.session_id,
                 nested.uuid,
+                None,
+                None,
                 nested.timestamp,
                 nested.request_id,
             )

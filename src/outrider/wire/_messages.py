@@ -129,12 +129,12 @@ class AssistantMessage(PartlyDecoded):
     stop_reason: str | None = None
     session_id: str | None = None
     uuid: str | None = None
-    timestamp: str | None = None
-    request_id: str | None = None
-    """The API's request id."""
     user_message_uuid: str | None = None
     user_message_uuids: list[str] | None = None
     """The sent messages that this answers; on the first message of a turn only."""
+    timestamp: str | None = None
+    request_id: str | None = None
+    """The API's request id."""
     thinking_duration_ms: int | None = None
     thinking_display: str | None = None
     tool_use_meta: list[ToolUseMeta] | None = None
@@ -517,6 +517,16 @@ class StreamEvent(PartlyDecoded, tag_field="type", tag="stream_event"):
     def details(self) -> StreamDetails:
         """The other fields of the frame, decoded again on each access: that keeps streams fast."""
         return convert_leniently(StreamDetails, self.raw)
+
+    @property
+    def user_message_uuid(self) -> str | None:
+        """The same as in `details`."""
+        return self.details.user_message_uuid
+
+    @property
+    def user_message_uuids(self) -> list[str] | None:
+        """The same as in `details`."""
+        return self.details.user_message_uuids
 
     @property
     def text(self) -> str:
