@@ -18,7 +18,7 @@ from outrider.approvals import ApprovalSettled, SessionParked
 from outrider.errors import ApiFailed, OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
-from outrider.testing import answer, fail, say, use_tool
+from outrider.testing import Answer, Request, ToolUse, answer, fail, say, use_tool
 from outrider.transcripts import MemoryStore
 from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._heads import Change, Conflict, Record
@@ -613,3 +613,21 @@ async def test_a_session_that_one_of_its_hooks_mentions_can_be_dropped() -> None
         await begin()
         with pytest.warns(ResourceWarning, match="dropped without being closed"):
             gc.collect()
+
+
+@AGENTS
+async def test_several_sessions_go_on_at_once(playing: Any) -> None:
+    def act(request: Request) -> Answer | ToolUse:
+        has_made = "tool_result" in str(request.messages)
+        return say("All done.") if has_made else use_tool("Bash", command=MAKE)
+
+    approvals = parking()
+    async with playing(otherwise=act) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        ids = [(await parked(options))[0] for _ in range(3)]
+        for each in await approvals.list():
+            await approvals.decide(each.id, True)
+        async with anyio.create_task_group() as tasks:
+            for id in ids:
+                tasks.start_soon(outrider.go_on, id, options)
+        assert (made(folder), await approvals.list()) == (3, ())

@@ -113,6 +113,8 @@ class Gate(Observer):
         self.own_turn: TurnState | None = None
         """In which the agent is about to go on with a call."""
         self._is_offered = False
+        self._session_id = ""
+        """As hooks name it, also before Claude Code has said which one it resumes."""
         self._told: list[str] = []
         """What the model is told about, with the next prompt."""
         self._taken_up: dict[str, TurnState | None] = {}
@@ -147,9 +149,9 @@ class Gate(Observer):
             await self._load(self._resume)
 
     async def _load(self, session_id: str) -> None:
-        for each in await self._approvals.list(session_id=session_id):
-            self._known.setdefault(each.id, each)
-        left = [each for each in self._known.values() if each.is_open]
+        found = await self._approvals.list(session_id=session_id)
+        self._known = {each.id: each for each in found} | self._known
+        left = [each for each in found if each.is_open]
         if left and not self._is_fork:
             await self._leases.ensure(_lease_key(session_id))
             ended = [each.id for each in left if each.state in ("done", "unknown")]
@@ -158,6 +160,7 @@ class Gate(Observer):
 
     async def _enter(self, session_id: str) -> None:
         """Before a call is decided: know what its session has asked for."""
+        self._session_id = session_id
         if self._is_resumed and not self._is_fork and session_id not in self._loaded:
             # It was named by its title, or is the latest.
             await self._load(session_id)
@@ -356,7 +359,8 @@ class Gate(Observer):
     async def ask_for(self, request: PermissionRequest, reason: str) -> Answer:
         """Ask about a call that Claude Code asks about."""
         call = _Call(
-            *(request.session.id or "", request.tool_name, request.tool_input, request.tool_use_id or ""),
+            *(self._session_id or request.session.id or "", request.tool_name),
+            *(request.tool_input, request.tool_use_id or ""),
             *(request.session.info.cwd or "", request.agent_id is None, False),
         )
         reason = reason or request.decision_reason or "Claude Code asks"
