@@ -166,6 +166,7 @@ def test_an_address_leads_to_no_other_file(view: View, config: Path, path: str) 
     (config / "secret.jsonl").write_text('{"type":"user","uuid":"x","message":{"content":"TOP SECRET"}}\n')
     answer = client(view).get(path)
     assert answer.status_code in (400, 404)
+    assert 'class="login"' in answer.text or path.startswith(("/static", f"/s/{SESSION}/picture"))
     for word in ("TOP SECRET", "root:", "import annotations", "Traceback"):
         assert word not in answer.text
 

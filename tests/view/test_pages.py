@@ -336,6 +336,16 @@ def test_the_colors_of_a_terminal(printed: str, shown: str) -> None:
     assert terminal(printed) == shown
 
 
+@every_case(
+    "seconds, said",
+    [(0, "0 ms"), (0.042, "42 ms"), (0.0996, "0.1 s"), (59.97, "1 m 0 s"), (7300, "2 h 1 m"), (None, "")],
+)
+def test_how_long_something_took(seconds: float | None, said: str) -> None:
+    from outrider.view._pages.markup import lasting
+
+    assert lasting(seconds) == said
+
+
 def test_pictures_are_served_by_themselves(view: View) -> None:
     looking = client(view)
     page = looking.get(f"/s/{SESSION}").text
@@ -495,7 +505,17 @@ def test_sessions_that_run_are_marked(view: View, config: Path) -> None:
     looking = client(view)
     assert "dot live" not in looking.get("/").text
     touch(path, time.time())
-    assert "dot live" in looking.get("/").text
+    page = looking.get("/").text
+    assert "dot live" in page
+    assert '<small class="doing">I&#x27;ll begin with the model.</small>' in page
+    w = Writer()
+    w.say(use("w1", "Read", file_path="/srv/shop/src/refunds.py"))
+    with path.open("ab") as file:
+        file.write(w.data())
+    touch(path, time.time() - 300)
+    assert '<small class="doing">Read src/refunds.py</small>' in looking.get("/").text
+    touch(path, time.time() - 3_000)
+    assert "dot live" not in looking.get("/").text
 
 
 def test_a_rewound_conversation_says_so(tmp_path: Path) -> None:

@@ -203,8 +203,8 @@ class _Attempt:
         try:
             options = self._resumed(await self._enter_folder())
             asked = await self._asked_for(options)
-            if any(each.state == "pending" for each in asked):
-                result = Result[object](pending=tuple(asked))
+            if pending := tuple(each for each in asked if each.state == "pending"):
+                result = Result[object](pending=pending)
             else:
                 result = await self._talk(self._open(options), is_decided=bool(asked))
         except errors.OutriderError as failed:

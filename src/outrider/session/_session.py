@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _APPROVALS = frozenset(("can_use_tool", "elicitation", "request_user_dialog"))
-_GO_ON = "The approval has come. Go on."
+_GO_ON = "The decision has come. Go on."
 
 
 class SessionState(Enum):

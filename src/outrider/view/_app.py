@@ -8,8 +8,9 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -28,14 +29,14 @@ from outrider.errors import OptionsError, OutriderError, SessionNotFound, UsageE
 from outrider.fleet import Journal, Pool, Run
 from outrider.redaction import DEFAULT
 from outrider.session import Session
-from outrider.transcripts import Sessions, SessionStore
+from outrider.transcripts import Sessions, SessionStore, StoredSession
 from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import fields_of
 from outrider.transcripts._export.turns import check_format
 from outrider.transcripts.stores._heads import HeadStore
 from outrider.view._guard import LOOPBACK, Guard
 from outrider.view._live import BEAT, HEARTBEAT, TICK, Answer, Clients, Tabs, event, root_of
-from outrider.view._pages.conversation import changed_files, rows
+from outrider.view._pages.conversation import changed_files, doing, rows
 from outrider.view._pages.layout import error_page, page
 from outrider.view._pages.markup import Markup, h
 from outrider.view._pages.sessions import (
@@ -76,6 +77,10 @@ _NESTED: Final = 400
 """Rows of a subagent that are shown within its call."""
 _FOLLOWED: Final = 20
 """Entries that may change as more are written: what came last is sent again."""
+_FRESH: Final = 20.0
+"""Seconds: a session that was written to so lately counts as running."""
+_LONGEST_CALL: Final = 600.0
+"""So does one that was so lately, and waits for the result of a call."""
 _SLOW: Final = 3.0
 """Seconds between two looks at the list."""
 _STATIC: Final = {"view.js": "text/javascript", "view.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -207,7 +212,9 @@ class View:
             else ApprovalPages(approvals, self._clients, self._tabs, may_decide=approve),
         )
         self._others = [each for each in made if each is not None]
-        self._guard = guard(Starlette(routes=self._routes(), lifespan=self._lifespan))
+        errors = {404: self._nowhere}
+        pages = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers=errors)
+        self._guard = guard(pages)
 
     @property
     def token(self) -> str:
@@ -236,29 +243,25 @@ class View:
             await self.close()
 
     def _routes(self) -> list[Route]:
-        def get(path: str, answer: Answer) -> Route:
-            return Route(path, self._guarded(answer), methods=["GET"])
+        def route(path: str, answer: Answer) -> Route:
+            method, _, path = path.rpartition(" ")
+            return Route(path, self._guarded(answer), methods=[method or "GET"])
 
         return [
-            get("/", self._list),
-            get("/watch/sessions", self._watch_list),
-            get("/s/{id}", self._session),
-            get("/s/{id}/rows", self._rows),
-            get("/s/{id}/live", self._live),
-            get("/s/{id}/full", self._full),
-            get("/s/{id}/picture", self._picture),
-            get("/s/{id}/outline", self._outline),
-            get("/s/{id}/export", self._export),
-            get("/s/{id}/timeline", self._timeline),
-            get("/s/{id}/changes", self._changes),
-            get("/s/{id}/find", self._find),
-            get("/static/{name}", _static),
-            *(get(path, answer) for each in self._others for path, answer in each.routes().items()),
-            *(
-                Route("/approvals/{id}", self._guarded(each.decide), methods=["POST"])
-                for each in self._others
-                if isinstance(each, ApprovalPages)
-            ),
+            route("/", self._list),
+            route("/watch/sessions", self._watch_list),
+            route("/s/{id}", self._session),
+            route("/s/{id}/rows", self._rows),
+            route("/s/{id}/live", self._live),
+            route("/s/{id}/full", self._full),
+            route("/s/{id}/picture", self._picture),
+            route("/s/{id}/outline", self._outline),
+            route("/s/{id}/export", self._export),
+            route("/s/{id}/timeline", self._timeline),
+            route("/s/{id}/changes", self._changes),
+            route("/s/{id}/find", self._find),
+            route("/static/{name}", _static),
+            *(route(*each) for pages in self._others for each in pages.routes().items()),
         ]
 
     def _guarded(self, answer: Answer) -> Answer:
@@ -274,9 +277,13 @@ class View:
             except (OutriderError, OSError) as error:
                 found = 502, "It cannot be read", str(error)
             status, title, says = found
-            return HTMLResponse(error_page(root_of(request), title, says), status)
+            return HTMLResponse(error_page(root_of(request), title, says, await self._tabs()), status)
 
         return answered
+
+    async def _nowhere(self, request: Request, _: Exception) -> Response:
+        says = "There is no page with this address."
+        return HTMLResponse(error_page(root_of(request), "It is not there", says, await self._tabs()), 404)
 
     async def _tabs(self) -> Tabs:
         return [("Sessions", "/", 0), *[tab for each in self._others for tab in await each.tabs()]]
@@ -295,7 +302,8 @@ class View:
             every = await self._library.costs(infos) if chosen.sort == "cost" else {}
             infos = chosen.sorted(infos, every)[chosen.first :][: PAGE + 1]
         some = infos[:PAGE]
-        region = list_rows(root, chosen, some, await self._library.costs(some), has_more=len(infos) > PAGE)
+        costs, running = await self._library.costs(some), await run_sync(self._running, some)
+        region = list_rows(root, chosen, some, costs, running, has_more=len(infos) > PAGE)
         if "part" in request.query_params:
             return HTMLResponse(region)
         projects = await self._library.projects()
@@ -345,9 +353,22 @@ class View:
 
         async def signature() -> object:
             newest = await self._library.list(chosen.query(5))
-            return [(info.id, info.last_modified) for info in newest]
+            return [(info.id, info.last_modified, _age(info) < _FRESH) for info in newest]
 
         return self._clients.watch(signature, _SLOW)
+
+    def _running(self, infos: Sequence[StoredSession]) -> dict[str, str]:
+        """What those do that were written to just now, or that wait for a tool."""
+        found: dict[str, str] = {}
+        for info in infos:
+            said, is_waiting = "", False
+            if info.path is not None and _age(info) < _LONGEST_CALL:
+                shown = Shown(base="", redact=self._redact, folder=info.cwd or "")
+                with suppress(OSError):
+                    said, is_waiting = doing(TranscriptFile(info.path), shown)
+            if is_waiting or _age(info) < _FRESH:
+                found[info.id] = said
+        return found
 
     # One session.
 
@@ -461,8 +482,8 @@ class View:
         transcripts: list[tuple[TranscriptFile, Sequence[tuple[int, int]], Shown, str]] = []
         for agent in (None, *agents):
             outline = await opened.outline(agent)
-            who = "Claude" if agent is None else agents[agent].description or "Subagent"
             shown = self._shown(request, opened, agent)
+            who = "Claude" if agent is None else shown.mask(agents[agent].description) or "Subagent"
             transcripts.append((TranscriptFile(outline.path), list(outline.edits), shown, who))
         root, resume = root_of(request), self._library.resume_command(opened)
         body = changes_body(root, opened, await run_sync(changed_files, transcripts), resume)
@@ -511,15 +532,22 @@ class View:
     ) -> AsyncIterator[bytes]:
         """Rows as they are written: those that are new, and those that have changed, as a result came."""
         yield b"retry: 1000\n\n"
-        silent, partial = 0.0, ""
+        silent, partial, is_away = 0.0, "", False
         while not self._clients.is_closing:
             try:
                 await opened.refresh()
                 file = await run_sync(opened.transcript, agent)
                 size = await run_sync(file.size)
-            except (OutriderError, OSError):
+            except (SessionNotFound, FileNotFoundError):
                 yield event("", name="gone")
                 return
+            except (OutriderError, OSError) as error:
+                if not is_away:
+                    yield event(str(error), name="away")
+                is_away = True
+                await anyio.sleep(_SLOW)
+                continue
+            is_away = False
             if size < offset:
                 yield event("", name="reset")
                 return
@@ -548,6 +576,10 @@ class View:
         return window, [str(row) for row in rows(window, shown, by_call(opened.agents()), live=True)]
 
 
+def _age(info: StoredSession) -> float:
+    return time.time() - info.last_modified.timestamp()
+
+
 def _chosen_window(file: TranscriptFile, at: str | None, start: str | None) -> Window:
     if at is not None:
         return file.around(_number(at))
@@ -568,7 +600,8 @@ def _found(opened: OpenSession, search: Search) -> list[tuple[int, str, str]]:
 
 def _number(text: str) -> int:
     """A cursor. Raises `OptionsError`."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
+    # No file is larger.
+    if not (text.isascii() and text.isdigit() and len(text) <= 13):
         raise OptionsError(f"{text[:40]!r} is not a place in a session", hint="Follow a link of this page.")
     return int(text)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import anyio
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from outrider.errors import OutriderError
 from outrider.view._pages.layout import page
 from outrider.view._pages.markup import Markup, h
 
@@ -125,7 +126,15 @@ async def renewed(
 async def _changes(
     signature: Callable[[], Awaitable[object]], seconds: float, clients: Clients
 ) -> AsyncIterator[bytes]:
-    known = await signature()
+
+    async def look() -> object:
+        """What cannot be read has changed when it can: the page is told then."""
+        try:
+            return await signature()
+        except (OutriderError, OSError) as error:
+            return str(error)
+
+    known = await look()
     yield b"retry: 2000\n\n"
     silent = waited = 0.0
     while not clients.is_closing:
@@ -134,7 +143,7 @@ async def _changes(
         silent += TICK
         if waited >= seconds:
             waited = 0.0
-            now = await signature()
+            now = await look()
             if now != known:
                 known, silent = now, 0.0
                 yield event("", name="changed")

@@ -15,6 +15,7 @@ from outrider.errors import OptionsError, OutriderError
 from outrider.handlers import allow, deny
 from outrider.transcripts._entries import fields_of
 from outrider.view._live import renewed, root_of
+from outrider.view._pages.layout import field
 from outrider.view._pages.markup import Markup, h, moment
 from outrider.view._pages.tools import input_element, kind_of, output
 from outrider.view._sources.transcript import items_of
@@ -43,7 +44,8 @@ class ApprovalPages:
         self._may_decide = may_decide
 
     def routes(self) -> dict[str, Answer]:
-        return {"/approvals": self._list, "/watch/approvals": self._watch}
+        decide = {"POST /approvals/{id}": self._decide}
+        return {"/approvals": self._list, "/watch/approvals": self._watch, **decide}
 
     async def tabs(self) -> Tabs:
         try:
@@ -110,33 +112,16 @@ class ApprovalPages:
         else:
             edits = [_edit_field(name, value) for name, value in approval.input.items()]
             fields.append(h("details.edit", h("summary", "Edit before it runs"), edits))
-        return h(
-            "form",
-            # What was shown is what is decided about.
-            h("input", type="hidden", name="digest", value=approval.digest),
-            fields,
-            h(
-                "div.actions",
-                h(
-                    "button.good",
-                    "Answer" if approval.kind == "question" else "Allow",
-                    name="decision",
-                    value="allow",
-                ),
-                h(
-                    "input",
-                    name="message",
-                    placeholder="Why not; the model reads it",
-                    aria_label="Why not",
-                    autocomplete="off",
-                ),
-                h("button.bad", "Deny", name="decision", value="deny"),
-            ),
-            method="post",
-            action=f"{root}/approvals/{approval.id}",
-        )
+        # What was shown is what is decided about.
+        shown = h("input", type="hidden", name="digest", value=approval.digest)
+        says = "Answer" if approval.kind == "question" else "Allow"
+        allow_it = h("button.good", says, name="decision", value="allow")
+        deny_it = h("button.bad", "Deny", name="decision", value="deny")
+        actions = h("div.actions", allow_it, field("message", "Why not; the model reads it"), deny_it)
+        address = f"{root}/approvals/{approval.id}"
+        return h("form", shown, fields, actions, method="post", action=address)
 
-    async def decide(self, request: Request) -> Response:
+    async def _decide(self, request: Request) -> Response:
         """A decision, from the form."""
         if not self._may_decide:
             return PlainTextResponse("Nothing can be decided here: approving is not switched on.", 403)
@@ -210,13 +195,7 @@ def _question_fields(approval: Approval) -> list[Markup]:
             choices.append(h("label.check", box, said))
             if isinstance(preview := option.get("preview"), str):
                 choices.append(output(preview))
-        own = h(
-            "input",
-            name=f"own{number}",
-            placeholder="Something else",
-            aria_label="Something else",
-            autocomplete="off",
-        )
+        own = field(f"own{number}", "Something else")
         made.append(h("fieldset", h("legend", str(question.get("question", ""))), choices, own))
     return made
 

@@ -127,18 +127,10 @@ class PoolPages:
 
 def _standing(state: BatchState, report: Report) -> Markup:
     total = state.total or state.ended
-    bar = [
-        h(
-            "rect",
-            x=f"{_before(state, status) / total * 1000:.1f}",
-            y=0,
-            width=f"{state.counts[status] / total * 1000:.1f}",
-            height=12,
-            class_=f"st-{status}",
-        )
-        for status in _STATUSES
-        if total and state.counts[status]
-    ]
+    bar: list[Markup] = []
+    for status in _STATUSES if total else ():
+        x, width = (part / total * 1000 for part in (_before(state, status), state.counts[status]))
+        bar.append(h("rect", x=f"{x:.1f}", y=0, width=f"{width:.1f}", height=12, class_=f"st-{status}"))
     says = f"{state.ended:,} of {total:,} tasks ended"
     waits = None
     if state.waiting_until is not None and state.waiting_until > time.time():
@@ -217,15 +209,11 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
         )
         return f"{root}/fleet{'?' if told else ''}{told}"
 
-    tabs = [
-        h(
-            "a",
-            (each or "all").replace("_", " "),
-            href=address(status=each, error=""),
-            aria_current="true" if each == status and not error else None,
-        )
-        for each in ("", *_STATUSES)
-    ]
+    def tab(name: str) -> Markup:
+        here = "true" if name == status and not error else None
+        says = (name or "all").replace("_", " ")
+        return h("a", says, href=address(status=name, error=""), aria_current=here)
+
     rows = [
         [
             h("span", outcome.status.replace("_", " "), class_=f"badge st-{outcome.status}"),
@@ -241,13 +229,14 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
     ]
     columns = {"status": "", "task": "", "answer": "wide"}
     columns |= {"took": "num", "cost": "num", "tries": "num", "ended": "num", "session": ""}
-    older = (
-        h("a.more", "More", href=address(page=str(first // _PAGE + 1)))
-        if len(found) > first + _PAGE
-        else None
-    )
+    older = h("a.more", "More", href=address(page=str(first // _PAGE + 1)))
     made = table(columns, rows, empty="None.")
-    return Markup(h("h2", "Tasks") + h("div.chips", tabs) + made + (older or ""))
+    return Markup(
+        h("h2", "Tasks")
+        + h("div.chips", map(tab, ("", *_STATUSES)))
+        + made
+        + (older if len(found) > first + _PAGE else "")
+    )
 
 
 def _session_link(root: str, session_id: str | None) -> Markup:
@@ -259,11 +248,8 @@ def _session_link(root: str, session_id: str | None) -> Markup:
 
 def _pool_figures(stats: PoolStats) -> Markup:
     waiting = sum(stats.waiting.values())
-    memory = (
-        f"{size(stats.memory)}{f' of {size(stats.max_memory)}' if stats.max_memory else ''}"
-        if stats.memory
-        else ""
-    )
+    most = f" of {size(stats.max_memory)}" if stats.max_memory else ""
+    memory = f"{size(stats.memory)}{most}" if stats.memory else ""
     served = stats.hits + stats.misses
     numbers = figures(
         ("processes", f"{stats.processes} of {stats.max_processes}", ""),

@@ -144,7 +144,7 @@ async def _find(approvals: Approvals, piece: str) -> Approval:
     if not piece:
         # The beginning of every one: a variable of the shell that is not set must not decide anything.
         raise Failed("The ID is empty. See `outrider approvals list`.", Code.USAGE)
-    if "." in piece and len(piece) > _WHOLE:
+    if "." in piece and len(piece) > 36:  # of a session's
         return await approvals.get(piece)
     found = [
         each
@@ -157,10 +157,6 @@ async def _find(approvals: Approvals, piece: str) -> Approval:
         named = ", ".join(each.id for each in found[:4])
         raise Failed(f"{len(found)} approvals have {piece!r} in their ID: {named}.", Code.USAGE)
     return found[0]
-
-
-_WHOLE: Final = 36
-"""Characters of a session's ID."""
 
 
 async def _decide(

@@ -160,13 +160,10 @@ class Conversation:
                     with self.follower.starting() as is_started:
                         is_started(await self._open_any())
             except BaseException:
-                await self._finish_gate()
+                if self.gate is not None:
+                    await self.gate.finish()
                 raise
             self.is_ready = True
-
-    async def _finish_gate(self) -> None:
-        if self.gate is not None:
-            await self.gate.finish()
 
     async def _open_any(self) -> Connection:
         begin = self._open_with_store if self.options.session_store else self._open
@@ -218,14 +215,15 @@ class Conversation:
                 state = self._begin(connection, "result", keep=True, continues=self.gate.parked_traces)
                 self.own_turn = state, state.reading_position()
                 connection.routing.adopt(state)
-                self.gate.expect(state)
+                self.gate.own_turn = state
             if self.gate is not None:
-                self.gate.has_prompts_behind = lambda: connection.routing.has_prompts_behind
+                self.gate.connection = connection
+                connection.routing.observers.append(self.gate)
                 connection.start(self.gate.run)
             answer = await initialize(connection, self._serving, request, options, version)
             connection.info = connection.info.with_initialized(answer)
             if self.own_turn is not None and self.gate is not None:
-                connection.start(self.gate.give_up_own_turn, connection.routing)
+                connection.start(self.gate.give_up_own_turn)
         except BaseException:
             self._finalizer.detach()
             self.connection = None
@@ -247,7 +245,8 @@ class Conversation:
         else:
             self._finalizer.detach()
             await self.connection.close()
-        await self._finish_gate()
+        if self.gate is not None:
+            await self.gate.finish()
 
     def end_input(self) -> None:
         """End the agent's input once it has done everything it was asked."""

@@ -41,15 +41,15 @@ class Observer(Protocol):
 
     def begins(self) -> None:
         """A turn is about to be sent. If this raises, so does `send`, and nothing is sent."""
-        ...
+        return
 
     def received(self, messages: Sequence[Message]) -> None:
         """These messages have come, for any turn."""
-        ...
+        return
 
     def ended(self) -> None:
         """Nothing more will come."""
-        ...
+        return
 
 
 class Observed:

@@ -11,11 +11,13 @@ from outrider.view._pages.markup import Markup, amount, h, lasting, markdown, mo
 from outrider.view._pages.tools import (
     Call,
     Shown,
+    about_of,
     block_element,
     call_element,
     clipped,
     diff,
     hunks_of,
+    kind_of,
     lines_changed,
     result_blocks,
     terminal,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 _REMEMBERED: Final = 40
 """How many entries a prompt may follow; if it follows an earlier one, the conversation was rewound."""
-_MOST_CHANGED: Final = 8_000
+_MOST_CHANGED: Final = 5_000
 """Lines of all changes that are shown on one page."""
 
 
@@ -113,24 +115,13 @@ def _row(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup 
 def _frame(
     line: Line, shown: Shown, kind: str, *children: Markup | list[Markup] | None, head: Markup | None = None
 ) -> Markup:
-    return h(
-        "article",
-        head,
-        h("div.said", *children),
-        id=f"{shown.prefix}e{line.offset}",
-        class_=f"row {kind}",
-        data_at=line.offset,
-        tabindex=-1,
-    )
+    place, said = f"{shown.prefix}e{line.offset}", h("div.said", *children)
+    return h("article", head, said, id=place, class_=f"row {kind}", data_at=line.offset, tabindex=-1)
 
 
 def _head(who: str, line: Line, shown: Shown, *extra: Markup | None) -> Markup:
-    link = h(
-        "a.when",
-        moment(line.when, short=True) or "#",
-        href=f"{shown.base}?at={line.offset}{shown.query}#{shown.prefix}e{line.offset}",
-        title="Link to this",
-    )
+    address = f"{shown.base}?at={line.offset}{shown.query}#{shown.prefix}e{line.offset}"
+    link = h("a.when", moment(line.when, short=True) or "#", href=address, title="Link to this")
     copy = h("button.copy", "Copy", type="button", title="Copy the text (c)")
     return h("header", h("b", who), list(filter(None, extra)), h("span.grow"), copy, link)
 
@@ -214,50 +205,23 @@ def _user(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup
     ]
     if not pieces:
         return None
-    rewound = (
-        h("p.rewound", "The conversation was taken back to an earlier point here, and goes on from there.")
-        if is_rewound
-        else None
-    )
+    says = "The conversation was taken back to an earlier point here, and goes on from there."
+    rewound = h("p.rewound", says) if is_rewound else None
     stats = h("span.stats")
-    return _frame(
-        line,
-        shown,
-        "prompt",
-        rewound,
-        pieces,
-        head=_head("Task" if shown.query else "You", line, shown, stats),
-    )
+    head = _head("Task" if shown.query else "You", line, shown, stats)
+    return _frame(line, shown, "prompt", rewound, pieces, head=head)
 
 
 def _strays(line: Line, blocks: list[JsonObject], pairs: Pairs, shown: Shown) -> Markup | None:
     """Results whose calls are not here, which a damaged transcript may have."""
-    lost = [
-        block
-        for block in blocks
-        if is_answer(block)
-        and (
-            str(block.get("tool_use_id")) not in pairs.calls
-            or pairs.results[str(block.get("tool_use_id"))][0] is not line
-        )
-    ]
-    if not lost:
-        return None
-    made = [
-        call_element(
-            Call(
-                name="Result",
-                input={},
-                offset=line.offset,
-                result=result_blocks(block),
-                result_offset=line.offset,
-                is_error=block.get("is_error") is True,
-            ),
-            shown,
-        )
-        for block in lost
-    ]
-    return _frame(line, shown, "claude work", made)
+    made: list[Markup] = []
+    for block in blocks:
+        id = str(block.get("tool_use_id"))
+        if is_answer(block) and (id not in pairs.calls or pairs.results[id][0] is not line):
+            call = Call(name="Result", input={}, offset=line.offset, result=result_blocks(block))
+            call.result_offset, call.is_error = line.offset, block.get("is_error") is True
+            made.append(call_element(call, shown))
+    return _frame(line, shown, "claude work", made) if made else None
 
 
 # The program.
@@ -331,6 +295,22 @@ def _ended(line: Line, shown: Shown) -> Markup:
     return _frame(line, shown, "failed" if is_error else "ended", pieces)
 
 
+def doing(file: TranscriptFile, shown: Shown) -> tuple[str, bool]:
+    """What a session is at, in a few words, and whether that is a call without a result. Blocks. Raises
+    `OSError`."""
+    lines = file.last(1).lines
+    pairs = Pairs(lines, {}, live=True)
+    for line in reversed(lines):
+        for block in reversed(line.blocks):
+            if is_call(block):
+                call = pairs.call(line, block)
+                said = f"{kind_of(call.name)[2]} {shown.path(about_of(call, shown)[1])}"
+                return said, call.result is None
+            if line.entry.type == "assistant" and block.get("type") == "text":
+                return shown.mask(" ".join(str(block.get("text")).split()))[:200], False
+    return "", False
+
+
 # What it changed.
 
 
@@ -367,11 +347,9 @@ def changed_files(
                 changed.added, changed.removed = changed.added + added, changed.removed + removed
                 changed.is_new |= call.output.get("type") == "create"
                 shown_lines += added + removed
-                inside = (
-                    list(diff(hunks, bare, call.offset, path))
-                    if shown_lines <= _MOST_CHANGED
-                    else h("p.note", "Too much to be shown here.")
-                )
+                inside = [h("p.note", "Too much to be shown here.")]
+                if shown_lines <= _MOST_CHANGED:
+                    inside = list(diff(hunks, bare, call.offset, path))
                 link = f"{shown.base}?at={call.offset}{shown.query}#e{call.result_offset}"
                 said = h("a", "in the conversation", href=link)
                 head = h("p.note", moment(lines[0].when, short=True), f" · {who} · ", said)

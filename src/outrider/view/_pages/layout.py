@@ -40,16 +40,11 @@ def page(
     watch: str = "",
 ) -> str:
     """A whole page. `tabs` are names, addresses and how much waits there."""
-    links = [
-        h(
-            "a",
-            name,
-            h("span.count", str(waiting), aria_label=f"{waiting} waiting") if waiting else None,
-            href=f"{root}{address}",
-            aria_current="page" if address == current else None,
-        )
-        for name, address, waiting in tabs
-    ]
+    links: list[Markup] = []
+    for name, address, waiting in tabs:
+        count = h("span.count", str(waiting), aria_label=f"{waiting} waiting") if waiting else None
+        here = "page" if address == current else None
+        links.append(h("a", name, count, href=f"{root}{address}", aria_current=here))
     head = h(
         "head",
         h("meta", charset="utf-8"),
@@ -60,37 +55,22 @@ def page(
         h("link", rel="stylesheet", href=f"{root}/static/view.css"),
         h("script", src=f"{root}/static/view.js", type="module"),
     )
+    icon = h("img", src=f"{root}/static/icon.svg", alt="", width=22, height=22)
+    crumb = h("span.crumb", title, title="To this prompt", aria_hidden="true")
     top = h(
         "header.top",
-        h(
-            "a.brand",
-            h("img", src=f"{root}/static/icon.svg", alt="", width=22, height=22),
-            "Outrider",
-            href=f"{root}/",
-        ),
+        h("a.brand", icon, "Outrider", href=f"{root}/"),
         h("nav", links, aria_label="Pages"),
-        h("span.crumb", title, title="To this prompt", aria_hidden="true")
-        if kind == "session-page"
-        else None,
+        crumb if kind == "session-page" else None,
         h("span.grow"),
         h("span.live-sign", "live", hidden=True, role="status"),
         button("◐", id="theme", title="Light or dark (t)", aria_label="Light or dark"),
         button("?", id="help-button", title="Keys (?)", aria_label="Keys"),
     )
     rows = [h("div", h("dt", [h("kbd", key) for key in keys.split()]), h("dd", says)) for keys, says in _KEYS]
-    help_dialog = h(
-        "dialog",
-        h("h2", "Keys"),
-        h("dl.keys", rows),
-        h(
-            "form",
-            h("span.note", f"Outrider {__version__}. Nothing here leaves this machine."),
-            h("button", "Close"),
-            method="dialog",
-        ),
-        id="help",
-        aria_label="Keys",
-    )
+    note = h("span.note", f"Outrider {__version__}. Nothing here leaves this machine.")
+    close = h("form", note, h("button", "Close"), method="dialog")
+    help_dialog = h("dialog#help", h("h2", "Keys"), h("dl.keys", rows), close, aria_label="Keys")
     content = h(
         "body",
         h("a.skip", "To the content", href="#main"),
@@ -133,10 +113,9 @@ def entry(address: str, *inside: Child, is_here: bool = False, **attributes: Att
     return h("li", h("a", *inside, href=address, aria_current="page" if is_here else None, **attributes))
 
 
-def search_field(id: str, says: str, **attributes: Attribute) -> Markup:
-    """Where words are looked for."""
-    fixed: dict[str, Attribute] = {"placeholder": says, "aria_label": says, "autocomplete": "off"}
-    return h("input", type="search", id=id, **fixed, **attributes)
+def field(name: str, says: str, **attributes: Attribute) -> Markup:
+    """Where something is written; what it is for stands in it."""
+    return h("input", name=name, placeholder=says, aria_label=says, autocomplete="off", **attributes)
 
 
 def button(says: str, **attributes: Attribute) -> Markup:
@@ -164,11 +143,7 @@ def table(columns: Mapping[str, str], rows: Sequence[Sequence[Child]], *, empty:
 
 def figures(*items: tuple[str, str, str]) -> Markup:
     """Large numbers: what it is, the number, its kind."""
-    return h(
-        "dl.figures",
-        [
-            h("div", h("dt", name), h("dd", value), class_=kind or None)
-            for name, value, kind in items
-            if value
-        ],
-    )
+    made = [
+        h("div", h("dt", name), h("dd", value), class_=kind or None) for name, value, kind in items if value
+    ]
+    return h("dl.figures", made)

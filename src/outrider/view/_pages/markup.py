@@ -99,9 +99,11 @@ def size(number: int | None) -> str:
 
 
 def lasting(seconds: float | None) -> str:
-    """A time: `0.4 s`, `2 m 5 s`, `3 h 20 m`."""
+    """A time: `40 ms`, `0.4 s`, `2 m 5 s`, `3 h 20 m`."""
     if seconds is None:
         return ""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

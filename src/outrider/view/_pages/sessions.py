@@ -11,7 +11,7 @@ import msgspec
 
 from outrider.redaction import DEFAULT
 from outrider.transcripts._values import SessionQuery
-from outrider.view._pages.layout import button, entry, facts, figures, search_field
+from outrider.view._pages.layout import button, entry, facts, field, figures
 from outrider.view._pages.markup import Markup, amount, h, lasting, moment, money, size
 from outrider.view._pages.timeline import timeline
 from outrider.view._pages.tools import counts_element
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 PAGE: Final = 100
 """Sessions that are listed at once."""
-_LIVE_SECONDS: Final = 20.0
-"""One that was written to so lately counts as running."""
 _MOST_TURNS: Final = 1_000
 _UNKNOWN: Final = "What commands changed is not in a transcript."
 _SORTS: Final = (
@@ -131,15 +129,14 @@ def list_body(
     side = h("aside.projects", h("h2", "Projects"), h("ul", links), aria_label="Projects")
     days = [h("option", says, value=value, selected=value == chosen.days) for value, says in _SINCE.items()]
     archived: dict[str, str | bool] = {"value": "1", "checked": bool(chosen.archived)}
+    search = {"type": "search", "id": "search", "value": chosen.q}
     kept = (("project", chosen.project), ("sort", chosen.sort))
     form = h(
         "form.filters",
-        search_field("search", "Search in all conversations", name="q", value=chosen.q)
-        if can_search
-        else None,
+        field("q", "Search in all conversations", **search) if can_search else None,
         h("label", h("span", "Last used"), h("select", days, name="days")),
-        h("input", name="branch", value=chosen.branch, placeholder="Branch", aria_label="Branch"),
-        h("input", name="tag", value=chosen.tag, placeholder="Tag", aria_label="Tag"),
+        field("branch", "Branch", value=chosen.branch),
+        field("tag", "Tag", value=chosen.tag),
         h("label.check", h("input", type="checkbox", name="archived", **archived), "archived"),
         [h("input", type="hidden", name=name, value=value) for name, value in kept if value],
         h("button", "Search"),
@@ -159,9 +156,15 @@ def _name(folder: str | None) -> str:
 
 
 def list_rows(
-    root: str, chosen: Filter, infos: Sequence[StoredSession], costs: Mapping[str, float], *, has_more: bool
+    root: str,
+    chosen: Filter,
+    infos: Sequence[StoredSession],
+    costs: Mapping[str, float],
+    running: Mapping[str, str],
+    *,
+    has_more: bool,
 ) -> Markup:
-    """The sessions, by day."""
+    """The sessions, by day; with what those do that are running."""
     now = datetime.now(UTC)
     made = [_heads(root, chosen)] if infos else []
     day = ""
@@ -170,7 +173,8 @@ def list_rows(
         if this != day:
             day = this
             made.append(h("h2.day", day))
-        made.append(_session_row(root, info, costs.get(info.id), now, with_project=not chosen.project))
+        cost, does = costs.get(info.id), running.get(info.id)
+        made.append(_session_row(root, info, cost, does, with_project=not chosen.project))
     if not infos and msgspec.structs.replace(chosen, sort="") != Filter():
         show_all = h("p", h("a", "Show all", href=f"{root}/"))
         made.append(h("div.empty", h("b", "No session matches"), show_all))
@@ -207,9 +211,8 @@ def _day(when: datetime, now: datetime) -> str:
 
 
 def _session_row(
-    root: str, info: StoredSession, cost: float | None, now: datetime, *, with_project: bool
+    root: str, info: StoredSession, cost: float | None, does: str | None, *, with_project: bool
 ) -> Markup:
-    is_live = (now - info.last_modified).total_seconds() < _LIVE_SECONDS
     long = took(info)
     lasted = lasting(long) if long and long >= 1 else ""
     prompt = info.first_prompt if info.first_prompt and info.first_prompt != info.title else ""
@@ -221,11 +224,11 @@ def _session_row(
     ]
     return h(
         "a.session",
-        h("span.dot.live", title="being written to") if is_live else None,
+        h("span.dot.live", title="running") if does is not None else None,
         h(
             "span.what",
             h("b", DEFAULT.mask(info.title) or "(no title)"),
-            h("small.first", DEFAULT.mask(prompt)) if prompt else None,
+            h("small.doing", does) if does else h("small.first", DEFAULT.mask(prompt)) if prompt else None,
             h("small.parts", parts),
         ),
         h("span.num.cost", money(cost) if cost else "", title="cost"),
@@ -280,7 +283,7 @@ def session_head(
     base = f"{root}/s/{info.id}"
     title = DEFAULT.mask(info.title) or f"Session {info.id[:8]}"
     if agent is not None:
-        title = agent.description or f"Subagent {agent.id}"
+        title = DEFAULT.mask(agent.description) or f"Subagent {agent.id}"
     exports = [
         h("a", name, href=f"{base}/export?format={form}", download=True)
         for name, form in (("HTML page", "html"), ("Markdown", "markdown"), ("JSON", "json"))
@@ -341,7 +344,7 @@ def session_body(
     )
     outline = h(
         "aside.outline",
-        search_field("find", "Find in this session"),
+        field("find", "Find in this session", type="search", id="find"),
         h("div#found", hidden=True, aria_live="polite"),
         h("div#outline", h("p.note", "Reading …"), data_src=f"{base}/outline?{query.removeprefix('&')}"),
         aria_label="Outline",

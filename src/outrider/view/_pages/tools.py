@@ -118,7 +118,7 @@ def call_element(call: Call, shown: Shown) -> Markup:
     """A call that can be opened."""
     view = _VIEWS.get(call.name, _OTHER)
     kind, server, title = kind_of(call.name)
-    named, about = _about(call, shown)
+    named, about = about_of(call, shown)
     state = "failed" if call.is_error else "running" if call.result is None else "done"
     badges = [
         h("span.took", lasting(call.seconds)) if call.seconds is not None else None,
@@ -161,7 +161,7 @@ def _body(call: Call, view: View, shown: Shown, said: str = "") -> Body:
     yield from view.body(call, shown)
 
 
-def _about(call: Call, shown: Shown) -> tuple[str, str]:
+def about_of(call: Call, shown: Shown) -> tuple[str, str]:
     """The field that says what a call is about, and what it says."""
     named = next((name for name in _ABOUT if call.field(name).strip()), "")
     found = " ".join(call.field(named).split())
@@ -317,6 +317,7 @@ def without_reminders(words: str) -> str:
     """A result without what Claude Code added for the model. Not by a regular expression, which would look
     for the end of each one that has none."""
     kept: list[str] = []
+    words = words.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
     while True:
         before, begun, rest = words.partition(_REMINDER[0])
         _, ended, after = rest.partition(_REMINDER[1])
@@ -575,14 +576,8 @@ def _todos(call: Call, shown: Shown) -> Body:
         status = str(todo.get("status", ""))
         kind = status if status in ("completed", "in_progress") else "pending"
         sign = {"completed": "✓", "in_progress": "▸"}.get(kind, "○")
-        rows.append(
-            h(
-                "li",
-                h("span", sign, aria_hidden="true"),
-                shown.mask(str(todo.get("content", ""))),
-                class_=kind,
-            )
-        )
+        says = shown.mask(str(todo.get("content", "")))
+        rows.append(h("li", h("span", sign, aria_hidden="true"), says, class_=kind))
     yield h("ul.todos", rows)
     if call.is_error:
         yield from _items(call, shown)

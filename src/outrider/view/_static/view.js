@@ -19,12 +19,12 @@ async function load(address) {
 }
 
 let toastTimer;
-function toast(text) {
+function toast(text, milliseconds = 1800) {
   const element = $("#toast");
   element.textContent = text;
   element.classList.add("on");
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => element.classList.remove("on"), 1800);
+  toastTimer = setTimeout(() => element.classList.remove("on"), milliseconds);
 }
 
 async function copy(text, says) {
@@ -217,6 +217,7 @@ if (talk) {
         if (stick) toEnd();
       },
       gone: () => { follow(false); $("#end").textContent = "This session has been deleted."; $("#end").hidden = false; },
+      away: (event) => toast(event.data, 8000),
       reset: () => location.reload(),
     });
   };
