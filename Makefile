@@ -48,7 +48,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: $(COMMAND_STAMP) ## show a live session: no key, no network
@@ -98,7 +98,7 @@ test-ray240: ## run the tests of clusters with the oldest Ray that will do
 # What the reference does is kept in tests/compat; this asks it again. Then it runs programs and tests that others
 # wrote for the reference with both packages, and prints both numbers.
 .PHONY: parity
-parity: $(STAMP) agent ## hold `outrider.compat` against the reference SDK itself, installed in build/
+parity: $(STAMP) agent ## compare `outrider.compat` with the reference SDK itself, installed in build/
 	@reference=$$($(PY) -m benchmarks.reference) && \
 	OUTRIDER_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
 	$(PY) scripts/reference_programs.py --check && \
@@ -143,7 +143,7 @@ types: $(STAMP) ## check the types with mypy and pyright
 	echo "== pyright" && { wait $$pyright; code=$$?; cat build/pyright.log; exit $$code; }
 
 .PHONY: api
-api: $(STAMP) ## check that what breaks programs written for the last release is in the changelog
+api: $(STAMP) ## check that the changelog names what breaks programs written for the last release
 	@echo "== public names"
 	@$(PY) scripts/api_changes.py
 

@@ -451,6 +451,32 @@ async def test_older_conventions() -> None:
     assert (kinds, result.usage.cache_read_tokens) == ({"input", "output"}, 0)
 
 
+@every_case("semconv", ["latest", "1.41"])
+async def test_histograms_are_as_the_conventions_want_them(semconv: str) -> None:
+    recorder = Recorder(semconv=semconv)
+    calls = answer(use_tool("Nothing"), use_tool("Nothing"))
+    agent = Simulator([subagent("look", use_tool("Nothing"), say("seen")), calls, say("done")])
+    async with Session(transport=agent, telemetry=recorder.telemetry, forward_subagent_text=True) as session:
+        await session.ask("go")
+    found: dict[str, list[Any]] = {}
+    for name, point in recorder.points():
+        found.setdefault(name, []).append(point)
+
+    def sums(name: str) -> dict[str, int]:
+        return {point.attributes["gen_ai.agent.name"]: point.sum for point in found[name]}
+
+    assert sums("gen_ai.invoke_agent.inference_calls") == {"Claude Code": 3, "general-purpose": 2}
+    assert sums("gen_ai.invoke_agent.tool_calls") == {"Claude Code": 3, "general-purpose": 1}
+    bounds = {name: points[0].explicit_bounds for name, points in found.items() if "_bounds" in str(points)}
+    assert bounds["gen_ai.invoke_agent.duration"][-1] == pytest.approx(409.6)
+    assert bounds["gen_ai.execute_tool.duration"][-1] == pytest.approx(81.92)
+    assert bounds["gen_ai.invoke_agent.tool_calls"] == (1, 2, 4, 8, 16, 32, 64, 128)
+    if semconv == "1.41":
+        assert bounds["gen_ai.client.token.usage"][-1] == 67108864
+    tokens = [points for name, points in found.items() if "token" in name]
+    assert {point.attributes["gen_ai.operation.name"] for points in tokens for point in points} == {"chat"}
+
+
 async def test_labels_that_a_model_makes_up_come_to_an_end(recorder: Recorder) -> None:
     calls = [use_tool(f"made_up_{number}") for number in range(250)]
     async with Session(transport=Simulator([*calls, say("no")]), telemetry=recorder.telemetry) as session:

@@ -186,6 +186,8 @@ class Branch:
         self.began = self.ready = began
         """`ready`: since when the model can be at work on its next message."""
         self.chat: Chat | None = None
+        self.inferences = self.tool_calls = 0
+        """How often it has called the model and tools by itself."""
         self.is_background = False
         """Whether it continues when the call that began it has ended."""
         self.is_continued = False

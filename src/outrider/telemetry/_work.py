@@ -134,6 +134,7 @@ class Work:
 
     def _begin_chat(self, branch: Branch, id: str, model: str, usage: object) -> Chat:
         self._end_chat(branch)
+        branch.inferences += 1
         # Not that of the session: a subagent may have another, and so may a message after a fallback.
         common = {n.OPERATION: n.CHAT, n.PROVIDER: self.provider, n.REQUEST_MODEL: model}
         facts: Attributes = {
@@ -184,7 +185,10 @@ class Work:
     def _announce(self, block: ToolCallBlock, branch: Branch, now: int) -> None:
         if block.id in self._ended:
             return
-        call = self.calls.get(block.id) or self.begin_call(block.id, block.name, now, branch)
+        call = self.calls.get(block.id)
+        if call is None or not call.is_announced:
+            branch.tool_calls += 1
+        call = call or self.begin_call(block.id, block.name, now, branch)
         # It may have begun here first, before its message had come.
         call.is_announced, call.branch = True, branch
         if block.name in _AGENT_TOOLS:
@@ -323,8 +327,7 @@ class Work:
         labels = {n.OPERATION: n.INVOKE_AGENT, n.AGENT_NAME: branch.name}
         if self.model is not None and branch.parent is None:
             labels[n.REQUEST_MODEL] = self.model
-        labels = self._metrics.bounded(labels)
-        self._metrics.took(self._metrics.turn_seconds, branch.began, now, labels, error)
+        self._metrics.agent_ended(branch, now, self._metrics.bounded(labels), error)
 
     def end_all(self, error: str | None) -> None:
         """The session ends, and with it all that is open."""

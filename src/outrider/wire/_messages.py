@@ -216,7 +216,7 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     structured_output: Any = None
     """The answer in the form that was asked for, of any JSON type."""
     model_usage: dict[str, ModelUsage] | None = None
-    """By model, since the session began, also before it was resumed."""
+    """By model, since the session began, even before it was resumed."""
     permission_denials: list[PermissionDenial] | None = None
     deferred_tool_use: DeferredToolUse | None = None
     errors: list[str] | None = None
