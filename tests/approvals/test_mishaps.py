@@ -627,7 +627,11 @@ async def test_several_sessions_go_on_at_once(playing: Any) -> None:
         ids = [(await parked(options))[0] for _ in range(3)]
         for each in await approvals.list():
             await approvals.decide(each.id, True)
+
+        async def go_on(id: str) -> None:
+            assert (await outrider.go_on(id, options)).text == "All done."
+
         async with anyio.create_task_group() as tasks:
             for id in ids:
-                tasks.start_soon(outrider.go_on, id, options)
+                tasks.start_soon(go_on, id)
         assert (made(folder), await approvals.list()) == (3, ())

@@ -312,8 +312,13 @@ class Gate(Observer):
     async def _before(self, hook_input: PreToolUseInput, context: HookContext) -> Answer | None:
         began = perf_counter()
         call = _Call(
-            *(hook_input.session_id, hook_input.tool_name, hook_input.tool_input, hook_input.tool_use_id),
-            *(hook_input.cwd, hook_input.agent_id is None, True),
+            session_id=hook_input.session_id,
+            tool=hook_input.tool_name,
+            input=hook_input.tool_input,
+            id=hook_input.tool_use_id,
+            cwd=hook_input.cwd,
+            can_wait=hook_input.agent_id is None,
+            can_defer=True,
         )
         decided = await self._decide(call, lambda: self._reason(hook_input, context))
         if decided is None:
@@ -359,9 +364,13 @@ class Gate(Observer):
     async def ask_for(self, request: PermissionRequest, reason: str) -> Answer:
         """Ask about a call that Claude Code asks about."""
         call = _Call(
-            *(self._session_id or request.session.id or "", request.tool_name),
-            *(request.tool_input, request.tool_use_id or ""),
-            *(request.session.info.cwd or "", request.agent_id is None, False),
+            session_id=self._session_id or request.session.id or "",
+            tool=request.tool_name,
+            input=request.tool_input,
+            id=request.tool_use_id or "",
+            cwd=request.session.info.cwd or "",
+            can_wait=request.agent_id is None,
+            can_defer=False,
         )
         reason = reason or request.decision_reason or "Claude Code asks"
         _, answer = cast("tuple[Approval, Answer]", await self._decide(call, lambda: reason))
