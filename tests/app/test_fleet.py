@@ -428,7 +428,9 @@ def test_tasks_are_submitted_to_a_database_and_workers_run_them(
         write_tasks(here.folder, {"prompt": "More", "id": "x"})
         assert here.run("fleet", "submit", "tasks.jsonl", url, "--append").err.startswith("1 task submitted")
         again = here.run("fleet", "submit", "tasks.jsonl", url, "--append", "-j", "2")
-        assert again.err.startswith("The batch has its flags from its first `submit`: those given here are not")
+        assert again.err.startswith(
+            "The batch has its flags from its first `submit`: those given here are not"
+        )
         done = here.run("fleet", "work", url, "--json")
         assert [json.loads(line)["text"] for line in done.out.splitlines()] == ["I did: More"]
         done = here.run("fleet", "submit", "tasks.jsonl", "a.db")
