@@ -277,7 +277,7 @@ def test_a_file_that_is_wrong_is_refused(content: str, said: str, shell: Shell) 
         (("--address", "auto"), "--address is for --engine ray. Give both."),
         (("--approvals", "ftp://there"), "there is no session store for 'ftp://there'"),
         (("--patience", "1"), "--patience is for --approvals. Give both."),
-        (("--approvals", "a.db", "--patience", "-1"), "`--patience` must be a number of seconds"),
+        (("--approvals", "a.db", "--patience", "-1"), "`--patience` must be a finite number of seconds"),
         (("--budget-usd", "-1"), "`--budget-usd` must be "),
         (("--tries", "0"), "`--tries` must be "),
         (("--output", "nowhere.json"), "--output: nowhere.json cannot be read: No such file or directory."),
