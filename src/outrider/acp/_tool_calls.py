@@ -170,7 +170,8 @@ class ToolCall:
 
     def _part(self, part: JsonObject, *, is_error: bool) -> Content | None:
         if part.get("type") == "text" and isinstance(part.get("text"), str):
-            text = part["text"]
+            # Claude Code marks its own errors for the model.
+            text = part["text"].removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
             if not text.strip():
                 return None
             return _words(f"```console\n{text.rstrip()}\n```" if self.kind == "execute" or is_error else text)
