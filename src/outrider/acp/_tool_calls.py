@@ -35,7 +35,9 @@ _TOOLS: Final[Mapping[schema.ToolKind, str]] = {
     "think": "Agent Task TodoWrite TaskCreate TaskUpdate TaskList TaskGet",
     "switch_mode": "EnterPlanMode ExitPlanMode",
 }
-_KINDS: Final = {name: kind for kind, names in _TOOLS.items() for name in names.split()}
+_KINDS: Final[Mapping[str, schema.ToolKind]] = {
+    name: kind for kind, names in _TOOLS.items() for name in names.split()
+}
 _PATHS: Final = ("file_path", "notebook_path", "filePath", "path")
 _LONGEST_TITLE: Final = 200
 _MOST_OLD_TEXT: Final = 1024 * 1024
