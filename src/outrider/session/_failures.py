@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from outrider.wire import Message
     from outrider.wire.control import Request
 
-__all__ = ["failure_of", "failure_of_retry", "hide_known", "refusal", "startup_failure", "why_lost"]
-
 
 class Case(NamedTuple):
     """A match in the agent's output, with what is known of its start."""

@@ -108,7 +108,7 @@ class Conversation:
             from outrider.session._gate import Gate
 
             self.gate = Gate(options.approvals, options, self.event_feed)
-            options = self.gate.guarded()
+            options = self.gate.guarded(options)
         self.own_turn: tuple[TurnState, Position | None] | None = None
         """What the agent does by itself after a resume, if a call was left open, and where to read it."""
         self.handlers = Handlers(options, self.event_feed)
