@@ -7,11 +7,11 @@ Host and agent use the same class. Does no I/O and starts no tasks: bytes go in,
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
-from uuid import uuid4
 
 from outrider.errors import TransportClosed, UsageError
 from outrider.wire import (
@@ -46,7 +46,7 @@ _REMEMBERED: Final = 1024
 
 _SUCCESS: Final = b'{"type":"control_response","response":{"subtype":"success","request_id":'
 
-_ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ERROR_CODE: Final = r"[a-z][a-z0-9_]{0,63}"
 
 NEVER_ANSWERED: Final = frozenset(REMOTE_SUBTYPES)
 """Broadcasts in the form of a request: an error from one listener would spoil another's answer."""
@@ -340,7 +340,7 @@ class Peer:
 
     def refuse(self, id: RequestId, error: str, code: str | None = None) -> bool:
         """Answer a request of the other side with an error. False if it was withdrawn or has ended."""
-        if code is not None and not _ERROR_CODE.fullmatch(code):
+        if code is not None and not re.fullmatch(_ERROR_CODE, code):
             raise UsageError(f"error code {code!r}: use lower case letters, digits and _, at most 64")
         outcome: JsonObject = {"subtype": "error", "request_id": id, "error": error}
         if code is not None:
@@ -374,7 +374,7 @@ class Peer:
 
 def _id_maker() -> Callable[[int], str]:
     """Makes ids that no other peer makes."""
-    tag = uuid4().hex[:8]
+    tag = os.urandom(4).hex()
     return lambda number: f"req_{number}_{tag}"
 
 
