@@ -12,8 +12,8 @@ from outrider.compat._errors import CLIConnectionError, translating, writing_to
 from outrider.compat._internal.query import Query
 from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._reading import MessageReader, opened
+from outrider.compat._types.options import ClaudeAgentOptions
 from outrider.compat.query import Prompts, message_of
-from outrider.compat.types import ClaudeAgentOptions
 from outrider.wire import ResultMessage
 
 if TYPE_CHECKING:

@@ -36,7 +36,6 @@ from outrider.redaction import preview
 from outrider.session._connection.versions import check_expected, is_process, learn_version
 from outrider.session._failures import startup_failure
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercepted, is_intercepted
-from outrider.wire.control import McpStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -221,6 +220,8 @@ async def initialize(
         answer = await connection.request(request, {}, limit)
         await learn_version(answer, version, connection, options)
         if names := required_servers(options):
+            # Here, because few sessions have any.
+            from outrider.wire.control import McpStatus
 
             async def request_status() -> list[McpServerStatus]:
                 return (await connection.request(McpStatus(), {}, options.timeouts.control)).servers
