@@ -48,7 +48,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: $(COMMAND_STAMP) ## show a live session: no key, no network
@@ -98,7 +98,7 @@ test-ray240: ## run the tests of clusters with the oldest Ray that will do
 # What the reference does is kept in tests/compat; this asks it again. Then it runs programs and tests that others
 # wrote for the reference with both packages, and prints both numbers.
 .PHONY: parity
-parity: $(STAMP) agent ## hold `outrider.compat` against the reference SDK itself, installed in build/
+parity: $(STAMP) agent ## compare `outrider.compat` with the reference SDK itself, installed in build/
 	@reference=$$($(PY) -m benchmarks.reference) && \
 	OUTRIDER_REFERENCE="$$reference" $(PY) -m pytest -n $(WORKERS) tests/compat $(ARGS) && \
 	$(PY) scripts/reference_programs.py --check && \
@@ -143,7 +143,7 @@ types: $(STAMP) ## check the types with mypy and pyright
 	echo "== pyright" && { wait $$pyright; code=$$?; cat build/pyright.log; exit $$code; }
 
 .PHONY: api
-api: $(STAMP) ## check that what breaks programs written for the last release is in the changelog
+api: $(STAMP) ## check that the changelog names what breaks programs written for the last release
 	@echo "== public names"
 	@$(PY) scripts/api_changes.py
 
@@ -213,7 +213,7 @@ format: $(STAMP) ## format the code and repair what ruff can
 
 .PHONY: clean
 clean: ## remove environments, the real program, caches and reports
-	@rm -rf .venv .venv-* .agent build dist .coverage .coverage.* .hypothesis .import_linter_cache \
+	@rm -rf .venv .venv-* .agent build dist .cache .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -20,7 +20,7 @@ def codes() -> Iterator[str]:
     (body,) = [
         node.body for node in ast.parse(inspect.getsource(Code)).body if isinstance(node, ast.ClassDef)
     ]
-    meanings = {"OK": "It was done."}
+    meanings = {"OK": "Success."}
     for node, after in pairwise(body):
         if (
             isinstance(node, ast.Assign)

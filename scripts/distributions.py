@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WHEEL_LIMIT = 1_500_000
 SDIST_LIMIT = 6_000_000
 IN_SDIST = ("src/outrider/py.typed", "tests/conftest.py", "docs/services.md", "Makefile", "constraints.txt")
-NOT_IN_SDIST = (".agent", ".ci", ".git", ".venv", "build", "dist")
+NOT_IN_SDIST = (".agent", ".cache", ".ci", ".git", ".venv", "build", "dist")
 LINK = re.compile(r"\]\(([^)\s]+)|\b(?:src|srcset|href)=\"([^\"]+)|^\[[^\]\n]+\]:\s*(\S+)", re.MULTILINE)
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 

@@ -33,11 +33,11 @@ WHEN: Final[dict[str, dict[str, str]]] = {
         "ModelFallbackMessage": "when the model is overloaded or missing, and `fallback_model` names another",
         "ModelRefusalFallbackMessage": "when the model declines, and another one is asked",
         "ModelRefusalNoFallbackMessage": "when the model declines, and no other one is left",
-        "RateLimitEvent": "when a limit of the account comes near, is reached or is lifted",
+        "RateLimitEvent": "when a limit of the account is near, reached or lifted",
     },
     "While tools run": {
         "ToolProgressMessage": "every 30 seconds while a tool or a hook before it runs",
-        "ToolUseSummaryMessage": "after a group of tool calls, where Claude Code sums them up",
+        "ToolUseSummaryMessage": "after a group of tool calls, if Claude Code sums them up",
         "PermissionDeniedMessage": "when a call is denied by a rule or a mode, so that nobody was asked",
         "HookStartedMessage": "when a hook of the settings starts, with `include_hook_events`",
         "HookProgressMessage": "while it runs, with `include_hook_events`",
@@ -51,7 +51,7 @@ WHEN: Final[dict[str, dict[str, str]]] = {
         "TaskProgressMessage": "while it runs",
         "TaskUpdatedMessage": "when something about it has changed, such as its status",
         "TaskNotificationMessage": "when it has ended",
-        "TaskSummaryMessage": "while it runs, where Claude Code sums it up",
+        "TaskSummaryMessage": "while it runs, if Claude Code sums it up",
         "BackgroundTasksChangedMessage": "whenever a task starts or ends in the background",
     },
     "The session": {
@@ -60,12 +60,12 @@ WHEN: Final[dict[str, dict[str, str]]] = {
         "SessionTitleChangedMessage": "when the session gets a title",
         "CommandsChangedMessage": "when slash commands come or go, such as those of an MCP server",
         "CompactBoundaryMessage": "after the conversation was compacted",
-        "AutocompactStateMessage": "when automatic compaction comes nearer",
+        "AutocompactStateMessage": "when automatic compaction gets nearer",
         "ConversationResetMessage": "after `/clear`",
         "ActiveGoalMessage": "when a goal is set, advanced or dropped",
         "MemoryRecallMessage": "when Claude Code has given memories to the model",
         "PromptSuggestionMessage": "after a turn, with `prompt_suggestions`",
-        "PostTurnSummaryMessage": "after a turn, where Claude Code sums it up",
+        "PostTurnSummaryMessage": "after a turn, if Claude Code sums it up",
         "SessionMetadataMessage": "when facts about the session have changed",
         "AttachmentMessage": "in a resumed session, for what happened beside the conversation",
         "PluginInstallMessage": "while a plugin is installed",
@@ -78,7 +78,7 @@ WHEN: Final[dict[str, dict[str, str]]] = {
         "fails",
         "NotificationMessage": "when Claude Code would show a short notice in its terminal",
         "LocalCommandOutputMessage": "when a slash command has printed something",
-        "ControlRequestProgressMessage": "while a slow [control request](control.md) is worked on",
+        "ControlRequestProgressMessage": "while a slow [control request](control.md) is running",
     },
     "What went wrong": {
         "MirrorErrorMessage": "when a [store](stores.md) is slow or down",
@@ -90,9 +90,9 @@ WHEN: Final[dict[str, dict[str, str]]] = {
         "UnknownMessage": "for a type that Outrider has no class for, or that is damaged",
         "UnknownSystemMessage": "for a system message that Outrider has no class for",
     },
-    "Classes of several messages": {
-        "SystemMessage": "never as such: it is the base of all that Claude Code reports about itself",
-        "HookEventMessage": "never as such: it is the base of the three messages about hooks",
+    "Base classes": {
+        "SystemMessage": "never by itself: it is the base of what Claude Code reports about itself",
+        "HookEventMessage": "never by itself: it is the base of the three messages about hooks",
     },
 }
 """When each message comes, by group."""
@@ -194,7 +194,7 @@ def tables() -> str:
         rows = (*described, *properties(kind))
         parts += [f"| `{row.name}` | `{cell(row.type)}` | {cell(row.text)} |\n" for row in rows]
         rest = ", ".join(f"`{field.name}`" for field in fields(kind) if field not in described)
-        parts.append(f"\nAlso, where Claude Code sends them: {rest}.\n\n" if rest else "\n")
+        parts.append(f"\nAlso, if Claude Code sends them: {rest}.\n\n" if rest else "\n")
     parts.append("## Content blocks\n\n| class and wire name | what it is, fields |\n|---|---|\n")
     for name in names_of(messages):
         kind = getattr(messages, name)

@@ -25,10 +25,7 @@ LAYOUT: dict[str, dict[str, tuple[str, ...]]] = {
         "session._streams.stream": ("Reader",),
         "session._connection.observers": ("EventReader",),
         "session._turn": ("TextReader", "Queued", "Turn"),
-        "session._session": ("Session",),
-    },
-    "_run": {
-        "session._run": ("TurnContext", "run", "go_on", "stream", "resolve_settings"),
+        "session._session": ("Session", "TurnContext", "run", "go_on", "stream", "resolve_settings"),
     },
     "_transcripts": {
         "transcripts._values": ("Hits",),
@@ -43,8 +40,7 @@ ATTRIBUTES = {"Session": {"options": "Options"}, "Queued": {"turn": "Turn"}}
 MADE_BY_USERS = ("Session", "Sessions")
 
 HEADS = {
-    "_surface": "Sessions and turns, without `await`.",
-    "_run": "`run`, `go_on`, `stream` and `resolve_settings`, without `await`.",
+    "_surface": "Sessions, turns, and `run` and its like, without `await`.",
     "_transcripts": "Sessions that are kept, without `await`.",
 }
 
@@ -95,7 +91,7 @@ def written(target: str) -> str:
     for source, names in LAYOUT[target].items():
         for name in names:
             node = sources[source].definitions[name]
-            module = source.rpartition(".")[2]
+            module = alias_of(source)
             if isinstance(node, ast.ClassDef):
                 made = made_class(module, node)
             else:
@@ -151,7 +147,8 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
         yield f"from typing import {name}"
     for name in LAYOUT[target]:
         package, _, module = name.rpartition(".")
-        yield f"from outrider.{package} import {module}"
+        renamed = "" if module == alias_of(name) else f" as {alias_of(name)}"
+        yield f"from outrider.{package} import {module}{renamed}"
     for name in sorted(used & {"Wrapper", "wrap"}):
         yield f"from outrider.sync._portal import {name}"
     if "portal" in used:
@@ -162,6 +159,11 @@ def imported(target: str, used: set[str], sources: list[Source]) -> Iterator[str
             yield f"from outrider.sync.{home_of(name)} import {name}"
         elif name in places:
             yield f"from {places[name]} import {name}"
+
+
+def alias_of(source: str) -> str:
+    """What a generated module calls an async one: no name of a function."""
+    return f"_{source.rpartition('.')[2].lstrip('_')}"
 
 
 def home_of(wrapper: str) -> str:

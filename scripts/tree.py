@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1] / "src" / "outrider"
 MOST_IN_A_FOLDER = 12
 MOST_LINES = 700
 # Only ever made smaller.
-MOST_MODULES = 297
+MOST_MODULES = 291
 MOST_LINES_IN_ALL = 100_600
 
 

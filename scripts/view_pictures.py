@@ -85,6 +85,7 @@ def take(folder: Path) -> None:
         page.goto(f"/?token={view.token}")
         for name, path in (
             ("session", f"/s/{sample.SESSION}?start=1"),
+            ("changes", f"/s/{sample.SESSION}/changes"),
             ("fleet", "/fleet"),
             ("approvals", "/approvals"),
         ):

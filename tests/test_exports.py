@@ -123,13 +123,12 @@ INTERNAL = {
         *("Spawned", "discard_folder", "explain", "make_folder", "remove_folder", "run_uninterrupted"),
         *("spawn", "start"),
     },
-    "outrider.transports._process.supervisor": {"Supervisor", "supervisor"},
+    "outrider.transports._process.supervisor": {"Supervisor", "Watchdog", "supervisor"},
     "outrider.transports._process.wakeup": {
         *("AsideLog", "AsideThread", "Descriptor", "FreshLock", "Inherited", "LoopWaker", "Poller"),
         *("ThreadEvent", "WakeupFd"),
         *("caller_in", "forget_in_forks", "process_log", "wait_until_woken"),
     },
-    "outrider.transports._process.watchdog": {"Watchdog"},
     "outrider.transports._process.watchdog_main": {
         *("clean_up", "end_all", "end_groups", "is_signalled", "main", "signal_all", "signal_while_there"),
         *("sweep_all", "wait_for_death"),

@@ -1,4 +1,4 @@
-"""Outrider drives Claude Code as a child process and keeps promises about it.
+"""Drives Claude Code as a child process, and keeps its promises even if that process does not.
 
 Names are loaded when they are first used, so that `import outrider` costs next to nothing.
 """

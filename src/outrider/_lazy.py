@@ -72,12 +72,12 @@ PermissionResultAllow PermissionResultDeny PermissionUpdate outrider.wire.shapes
 ._budget.budget: Budget BudgetWarning Left Spent ._budget.ledger: Ledger LedgerEntry ._engine: Assignment
 Attempted Engine LocalEngine Note Shared attempt_locally ._errors: ClusterNotFound JournalBusy
 JournalInvalid PoolClosed QueueFull QueueTimedOut WorkerLost WorkspaceFailed ._fields: ResilientFields
-._journal.journal: Counts Entry Journal ._map: RunFields map resume submit ._own_id: resume_or_start
-session_id_for ._pool.pool: Pool ._pool.slots: PoolStats ._progress: Adaptive Progress Running
-._ray.engine: RayEngine ._report.report: FailureKind Latency Part Report ._resilient.retry: CONTINUE
-Clock Gate Restart Restarted Retry Retrying ._resilient.session: ResilientReader ResilientSession
-ResilientState ResilientTurn ._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome
-Status Task read_lines ._workspaces: Copy Empty Keep Workspace Worktree""",
+._journal.journal: Counts Entry Journal ._map: RunFields map resume resume_or_start session_id_for submit
+._pool.pool: Pool ._pool.slots: PoolStats ._progress: Adaptive Progress Running ._ray.engine: RayEngine
+._report.report: FailureKind Latency Part Report ._resilient.retry: CONTINUE Clock Gate Restart Restarted
+Retry Retrying ._resilient.session: ResilientReader ResilientSession ResilientState ResilientTurn
+._resilient.turn_runner: DirectStarter Starter ._run: Run ._task: Outcome Status Task read_lines
+._workspaces: Copy Empty Keep Workspace Worktree""",
     "outrider.handlers": """
 ._answers: Answer add_context allow ask block defer deny later modify notify stop ._calls: CallContext
 CallTimedOut call name_of ._hooks.dispatch: HookNeverCalledWarning ._hooks.hook: Hook HookContext hook
@@ -125,11 +125,11 @@ RUN_TABLE RunMoved RunSignal RunState TurnBegan TurnEnded TurnEvent Turns""",
     "outrider.session": """
 ._connection.observers: EventReader Observed Observer observe ._connection.tasks: Background background
 ._info: SessionInfo ._prompts: Prompt document image ._requests: Requests Timeout UNSET Unset ._result:
-Result ToolRun UnfinishedTask ._run: TurnContext go_on resolve_settings run stream ._session: Session
-SessionState ._streams.stream: Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
+Result ToolRun UnfinishedTask ._session: Session SessionState TurnContext go_on resolve_settings run
+stream ._streams.stream: Reader ._turn: CancelReceipt Queued TextReader Turn ._usage: Usage""",
     "outrider.sync": """
-._run: TurnContext go_on resolve_settings run stream ._surface: EventReader Queued Reader Requests
-Session TextReader Turn ._transcripts: Hits Sessions""",
+._surface: EventReader Queued Reader Requests Session TextReader Turn TurnContext go_on resolve_settings
+run stream ._transcripts: Hits Sessions""",
     "outrider.telemetry": """
 ._logs: JsonFormatter LogContext ._telemetry: Telemetry TelemetryFields instrument uninstrument""",
     "outrider.testing": """

@@ -322,7 +322,7 @@ class LaunchError(OutriderError):
 
 
 class AgentNotFound(LaunchError):
-    """Claude Code is at none of the paths `searched`."""
+    """Claude Code was not found at any of the paths in `searched`."""
 
     hint = f"Install it with `{INSTALL}`, add its folder to PATH, or give its path as `cli_path`."
     _what = "Claude Code was not found"
@@ -416,7 +416,7 @@ class McpServerFailed(OutriderError):
 
 
 class ConnectionLost(OutriderError):
-    """The agent cannot be talked to any more. A new session may well work, so it is `retryable`."""
+    """The connection to the agent is lost. A new session may well work, so this is `retryable`."""
 
     hint = "Start a new session, or resume this one by its id."
     retryable = True
@@ -424,7 +424,7 @@ class ConnectionLost(OutriderError):
 
 
 class ProcessExited(ConnectionLost):
-    """The agent's process ended before its work did.
+    """The agent's process ended before its work was done.
 
     `returncode` is negative for a signal, None if unknown; `signal` is the number of the one that ended it;
     `stderr_tail` has the last lines on stderr. It is `retryable` if a signal ended it, but for SIGHUP, SIGINT
@@ -539,7 +539,7 @@ class Unsupported(RequestFailed):
 
 
 class RequestTimedOut(RequestFailed, TimeoutError):
-    """No answer came within `timeout` seconds. The agent may be slow for once, so it is `retryable`."""
+    """No answer came within `timeout` seconds. The agent may just be slow, so this is `retryable`."""
 
     hint = "Allow it more time, or close the session if the agent has stopped answering."
     retryable = True
@@ -568,7 +568,7 @@ class TurnFailed(OutriderError):
 
 
 class TurnTimedOut(TurnFailed, TimeoutError):
-    """The deadline `which` of `timeout` seconds passed. A turn seldom sticks twice, so it is `retryable`."""
+    """The deadline `which` of `timeout` seconds passed. A turn rarely hangs twice, so this is `retryable`."""
 
     hint = "Raise it in `Timeouts`, or resume the session to go on from there."
     retryable = True
@@ -587,7 +587,7 @@ class TurnInterrupted(TurnFailed):
 
 
 class LimitReached(TurnFailed):
-    """The turn used up the `limit` that `kind` set: the name of an option such as `max_turns`."""
+    """The turn reached the `limit` that `kind` names: an option such as `max_turns`."""
 
     def __init__(self, kind: str, limit: float | None = None, **details: Unpack[_Turn]) -> None:
         super().__init__(**details)

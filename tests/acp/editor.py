@@ -35,6 +35,7 @@ REQUESTS: dict[str, Any] = {
     "session/request_permission": schema.RequestPermissionRequest,
     "elicitation/create": schema.CreateFormSessionElicitationRequest
     | schema.CreateUrlSessionElicitationRequest,
+    "elicitation/complete": schema.CompleteElicitationNotification,
     "fs/read_text_file": schema.ReadTextFileRequest,
     "fs/write_text_file": schema.WriteTextFileRequest,
     "terminal/create": schema.CreateTerminalRequest,
@@ -78,6 +79,8 @@ class Editor:
         self.errors: list[dict[str, Any]] = []
         """Errors that answer no request."""
         self.taken_back: list[int] = []
+        self.completed: list[str] = []
+        """The pages that were opened, and are done."""
         self.handlers: dict[str, Handler] = {}
         self._waiting: dict[int, tuple[str, anyio.Event]] = {}
         self._answers: dict[int, dict[str, Any]] = {}
@@ -196,6 +199,8 @@ class Editor:
                 self.updates.append(params["update"])
             elif method == "$/cancel_request":
                 self.taken_back.append(params["requestId"])
+            elif method == "elicitation/complete":
+                self.completed.append(params["elicitationId"])
             else:
                 self.asked.append((method, params))
                 tasks.start_soon(self._answer, frame["id"], method, params)

@@ -13,7 +13,7 @@ import pytest
 
 import outrider
 from outrider.acp._rpc import _encode
-from outrider.testing import Gate, Simulator, drop, fail, say, use_tool
+from outrider.testing import Gate, Simulator, answer, drop, fail, say, use_tool
 from tests.acp.editor import Refused, served
 from tests.acp.test_sessions import begin, options
 
@@ -174,6 +174,16 @@ async def test_a_limit_is_a_reason_to_stop(tmp_path: Path) -> None:
         assert (await editor.prompt("Go."))["stopReason"] == "max_turn_requests"
 
 
+@pytest.mark.parametrize("reason", ["refusal", "max_tokens"])
+async def test_an_answer_that_is_cut_off_or_refused_is_a_reason_to_stop(tmp_path: Path, reason: Any) -> None:
+    script = [answer(say("Never."), stop_reason=reason)] * 6
+    async with served(options([*script])) as editor:
+        await begin(editor, tmp_path)
+        assert (await editor.prompt("Go."))["stopReason"] == reason
+        # Claude Code says why.
+        assert "API Error" in editor.text
+
+
 async def test_an_agent_that_is_lost_is_started_again(tmp_path: Path) -> None:
     env = {"CLAUDE_CONFIG_DIR": str(tmp_path / "config")}
     with Simulator([say("One."), say("Two."), say("Three.")], executable=True) as agent:
@@ -318,6 +328,15 @@ async def test_calls_that_wait_for_approval(tmp_path: Path) -> None:
             assert editor.text == "It is deployed.Hello."
             assert not editor.asked
     assert (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("where", [{"cursor": "x"}, {"cursor": "0"}, {"cursor": "9" * 30}, {"cwd": ""}])
+async def test_a_list_that_there_is_not(where: dict[str, Any]) -> None:
+    async with served(options([])) as editor:
+        await editor.initialize()
+        with pytest.raises(Refused, match=next(iter(where))) as refused:
+            await editor.call("session/list", **where)
+        assert refused.value.code == -32602
 
 
 METHODS = [

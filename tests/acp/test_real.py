@@ -80,6 +80,7 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
         use_tool("TaskUpdate", taskId="1", status="completed"),
         say("Done."),
         say("They looked for a word."),
+        say("Hello."),
     ]
     with RealAgent(script, program=require_program()) as agent:
         given = agent.options(tools=["Read", "TaskCreate", "TaskUpdate"])
@@ -111,7 +112,12 @@ async def test_modes_models_mentions_and_tasks(tmp_path: Path) -> None:
             assert plans == [[("Look", "pending")], [("Look", "completed")]]
             before = editor.of("usage_update")[-1]["used"]
             await editor.prompt("/compact")
-            assert editor.of("usage_update")[-1]["used"] != before
+            after = editor.of("usage_update")[-1]
+            assert after["used"] != before
+            # Claude Code counts from 0 then.
+            await editor.prompt("/clear")
+            await editor.prompt("Hello?")
+            assert editor.of("usage_update")[-1]["cost"]["amount"] > after["cost"]["amount"]
 
 
 async def test_questions_and_forms_and_servers_of_the_editor(tmp_path: Path) -> None:
@@ -152,7 +158,9 @@ async def test_questions_and_forms_and_servers_of_the_editor(tmp_path: Path) -> 
             _, asked = editor.asked[1]
             assert asked["requestedSchema"]["required"] == ["name"]
             assert asked["message"].endswith("Who are you?")
+            (page_id,) = {each["elicitationId"] for _, each in editor.asked[2:3]}
             assert editor.asked[2][1]["url"] == "https://example.invalid/login"
+            assert editor.completed == [page_id]
 
 
 async def test_files_and_terminals_of_the_editor(tmp_path: Path) -> None:

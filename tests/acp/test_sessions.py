@@ -20,10 +20,12 @@ from outrider.testing import (
     exit_plan_mode,
     hang,
     say,
+    subagent,
     think,
     use_tool,
 )
 from tests.acp.editor import Editor, Refused, served
+from tests.telemetry.recorder import Recorder
 
 pytestmark = pytest.mark.anyio
 
@@ -62,9 +64,48 @@ async def test_the_first_words(tmp_path: Path) -> None:
         # In pieces, as they came.
         assert len(editor.of("agent_message_chunk")) > 1
         usage = editor.of("usage_update")[-1]
-        assert usage["used"] > 0
+        # The answer is in the context, too.
+        assert usage["used"] == ended["usage"]["totalTokens"]
         assert usage["size"] >= usage["used"]
         assert usage["cost"]["currency"] == "USD"
+
+
+async def test_messages_and_thoughts_have_ids(tmp_path: Path) -> None:
+    first = answer(think("Hm, so."), say("I look."), use_tool("Bash", command="echo hi"), chunks=3)
+    env = {"CLAUDE_CONFIG_DIR": str(tmp_path / "config")}
+    async with served(options([first, say("It is there.")], env=env)) as editor:
+        await begin(editor, tmp_path)
+        editor.answer_permission("allow_once")
+        picture = {"type": "image", "data": base64.b64encode(PIXEL).decode(), "mimeType": "image/png"}
+        file = {"uri": "file:///tmp/a.py", "text": "print(1)"}
+        prompt: list[dict[str, Any]] = [
+            {"type": "text", "text": "Look:"},
+            picture,
+            {"type": "resource", "resource": file},
+        ]
+        await editor.prompt(prompt)
+        told = _messages(editor)
+        assert list(told.values()) == ["Hm, so.", "I look.", "It is there."]
+        assert None not in told
+        editor.updates.clear()
+        await editor.call("session/load", sessionId=editor.session_id, cwd=str(tmp_path), mcpServers=[])
+        shown = editor.of("user_message_chunk")
+        assert [each["content"]["type"] for each in shown] == ["text", "image", "resource_link"]
+        assert shown[1]["content"]["data"] == picture["data"]
+        assert shown[2]["content"]["uri"] == "file:///tmp/a.py"
+        assert len({each["messageId"] for each in shown}) == 1
+        # The same as when they were said.
+        assert {id: text for id, text in _messages(editor).items() if id in told} == told
+
+
+def _messages(editor: Editor) -> dict[str | None, str]:
+    """The words of the agent, by the ids of its messages."""
+    told: dict[str | None, str] = {}
+    for each in editor.updates:
+        if each["sessionUpdate"] in ("agent_message_chunk", "agent_thought_chunk"):
+            id = each.get("messageId")
+            told[id] = told.get(id, "") + each["content"]["text"]
+    return told
 
 
 async def test_a_command_is_asked_about_and_run(tmp_path: Path) -> None:
@@ -204,6 +245,19 @@ async def test_todos_are_a_plan(tmp_path: Path) -> None:
         assert not editor.of("tool_call")
 
 
+async def test_the_list_of_a_subagent_is_not_the_plan(tmp_path: Path) -> None:
+    todos = [{"content": "Look", "status": "pending", "activeForm": "Looking"}]
+    script = [
+        subagent("look", use_tool("TodoWrite", todos=todos, tool_result="ok"), say("Seen.")),
+        say("Done."),
+    ]
+    async with served(options(script, allowed_tools=["TodoWrite"])) as editor:
+        await begin(editor, tmp_path)
+        await editor.prompt("Look.")
+        assert not editor.of("plan")
+        assert [each["rawInput"].get("todos") for each in editor.of("tool_call")] == [None, todos]
+
+
 async def test_a_question_in_a_form_and_by_buttons(tmp_path: Path) -> None:
     script = [
         ask_question("Which color?", ["Red", "Blue"]),
@@ -305,6 +359,20 @@ async def test_a_prompt_while_another_runs_is_refused(tmp_path: Path) -> None:
         assert refused.value.code == -32600
         await editor.tell("session/cancel", sessionId=editor.session_id)
         assert (await editor.end(prompt))["stopReason"] == "cancelled"
+
+
+async def test_a_prompt_is_part_of_the_trace_of_the_editor(tmp_path: Path) -> None:
+    recorder = Recorder()
+    trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+    async with served(options([say("Hello."), say("Bye.")], telemetry=recorder.telemetry)) as editor:
+        await begin(editor, tmp_path)
+        for meta in ({"traceparent": f"00-{trace}-{span}-01", "requestId": 7}, {"traceparent": 7}):
+            prompt = [{"type": "text", "text": "Hi"}]
+            await editor.call("session/prompt", sessionId=editor.session_id, prompt=prompt, _meta=meta)
+    first, second = (each for each in recorder.started if each.name == "invoke_agent Claude Code")
+    assert first.parent is not None
+    assert (f"{first.parent.trace_id:x}", f"{first.parent.span_id:x}") == (trace.lstrip("0"), span)
+    assert second.parent is None
 
 
 async def test_two_sessions_side_by_side(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ import pytest
 from acp import schema
 
 from outrider.app._flags import Failed
-from outrider.app._servers.acp import load_options
+from outrider.app._serve import load_options
 from tests.proc import environment_of, process_ids
 
 MODULE = """

@@ -97,9 +97,9 @@ def test_a_question_is_answered(
     call = anyio.run(partial(ask, "Bash", command="ls"))
     for arguments, said in (
         ((id,), "does not answer it. Use `answer` (`--answer` at the command line)"),
-        ((id, "--answer", "Red"), "asks 2, and 1 are answered"),
-        ((id, "--answer", "Red", "--input", "{}"), "exclude each other"),
-        ((call, "--answer", "Red"), "is no question"),
+        ((id, "--answer", "Red"), "asks 2; --answer gives 1"),
+        ((id, "--answer", "Red", "--input", "{}"), "not both"),
+        ((call, "--answer", "Red"), "is not a question"),
     ):
         code, out, err = outrider(capsys, "allow", *arguments)
         assert (code, out, said in err) == (2, "", True)
@@ -115,7 +115,7 @@ def test_a_question_is_answered(
     [
         (("show", "nope"), "No open approval has the ID 'nope'"),
         (("show", "a1"), "2 approvals have"),
-        (("allow", "x", "--input", "{"), "--input is no JSON"),
+        (("allow", "x", "--input", "{"), "--input is not JSON"),
         (("allow", "x", "--input", "[1]"), "--input is not a JSON object"),
         (("list", "--store", "missing.db"), "There is no store"),
         (("allow", ""), "The ID is empty"),

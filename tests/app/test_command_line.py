@@ -60,6 +60,10 @@ def test_help_needs_nothing_of_the_library() -> None:
         (("fly",), "error: No such command 'fly'. Try `outrider --help`.\n"),
         (("rnu",), "error: No such command 'rnu'. Did you mean 'run'? Try `outrider --help`.\n"),
         (("run", "--fly"), "error: No such option: --fly. Try `outrider run --help`.\n"),
+        (
+            ("run", "--modle", "opus"),
+            "error: No such option: --modle. Did you mean '--model'? Try `outrider run --help`.\n",
+        ),
         (("trace", "show"), "error: Missing argument 'FILE'. Try `outrider trace show --help`.\n"),
         (
             ("demo", "--agent", "dreamt"),

@@ -16,7 +16,7 @@ from tests.real_program import require_program
 
 STORY = (
     "    user  Fix ticket 7, clean up, and report.",
-    "   agent  Let me look the ticket up.",
+    "   agent  Let me look up the ticket.",
     "    tool  ticket number=7",
     ' returns  {"title":"Tabs are not parsed","owner":"Ada","file":"parser.py"}',
     "    tool  Read parser.py",
@@ -61,7 +61,7 @@ def test_at_a_terminal_it_asks(key: str, is_fixed: bool, columns: int) -> None:
     assert f"  output  Report(ticket=7, is_fixed={is_fixed}, files={files}), checked" in lines
     assert "     end  the session is closed; processes left: 0" in lines
     # What was drawn for the moment is gone.
-    assert "".join(lines).count("Let me look the ticket up.") == 1
+    assert "".join(lines).count("Let me look up the ticket.") == 1
     assert not any("starting Claude Code" in line for line in lines)
 
 

@@ -23,7 +23,7 @@ SOUND = {"IS_SANDBOX": "1"}
 
 NAMES = (
     *("Python", "packages", "configuration", "working folder", "temporary folder", "network", "limits"),
-    *("program", "version", "capabilities", "authentication", "MCP servers"),
+    *("Claude Code", "version", "capabilities", "authentication", "MCP servers"),
 )
 
 
@@ -59,7 +59,7 @@ def test_a_program_that_is_not_there_is_a_problem() -> None:
     with machine() as here:
         code, out, _ = here.run("doctor", "--program", "/no/claude")
     assert code == Code.FAILED
-    assert "problem  program          not found. Searched: /no/claude (cli_path): no such file" in out
+    assert "problem  Claude Code      not found. Searched: /no/claude (cli_path): no such file" in out
     assert "To do: Install it with `npm install" in out
     assert "1 problem" in out.splitlines()[-1]
 

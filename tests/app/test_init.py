@@ -59,7 +59,7 @@ def test_a_project_passes_its_own_tests_and_can_be_built(tmp_path: Path) -> None
     folder = make(tmp_path / "Support Bot")
     (folder / "tests/test_forgetful.py").write_text(FORGETFUL)
     done = python(folder, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider")
-    assert re.search(r"^7 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert re.search(r"^8 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
     done = python(folder, "-m", "ruff", "check", "--select=E,F,I,B,UP", "--line-length=100", ".")
     assert done.returncode == 0, done.stdout
     done = python(folder, "-m", "hatchling", "build", "--target=wheel")

@@ -139,7 +139,7 @@ def test_a_port_that_is_taken(config: Path) -> None:
     with viewer(config, "--port", "0") as (address, _):
         code, _, err = run("view", "--no-open", "--port", str(urlsplit(address).port))
         assert code == 2
-        assert "cannot be listened on" in err
+        assert "Cannot listen on" in err
 
 
 def test_without_its_packages_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

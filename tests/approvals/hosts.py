@@ -16,7 +16,7 @@ from outrider import Approval, Approvals, Options, Policy
 from outrider.errors import SessionBusy
 from outrider.session import _gate
 from outrider.session._store import link
-from outrider.testing import Simulator, say, use_tool
+from outrider.testing import Answer, Request, Simulator, say, use_tool
 
 # For the store in S3, which is a server of the tests.
 os.environ |= {"AWS_ACCESS_KEY_ID": "made-up", "AWS_SECRET_ACCESS_KEY": "made-up-word"}
@@ -105,12 +105,16 @@ async def _go_on(setting: Setting, step: str) -> None:
     (setting.folder / "host").write_text(str(os.getpid()))
     session = (setting.root / "session").read_text()
     script = [use_tool("Bash", command=command(""))] if (setting.root / "again").exists() else []
-    async with _playing(setting, step, *script, say("All done.")) as options:
+
+    def finish(request: Request) -> Answer:
+        (setting.root / "said").write_text(str(request.messages))
+        return say("All done.")
+
+    async with _playing(setting, step, *script, otherwise=finish) as options:
         is_busy = True
         while is_busy:
             try:
-                result = await outrider.go_on(session, options)
-                (setting.root / "said").write_text(f"{result.text} {result.messages}")
+                await outrider.go_on(session, options)
                 is_busy = False
             except SessionBusy:
                 # The one that was killed has it for a moment.
@@ -124,14 +128,16 @@ def _dying(setting: Setting, step: str) -> Dying:
 
 
 @asynccontextmanager
-async def _playing(setting: Setting, step: str, *script: Any) -> AsyncGenerator[Options]:
+async def _playing(
+    setting: Setting, step: str, *script: Any, otherwise: Any = None
+) -> AsyncGenerator[Options]:
     given: dict[str, Any] = {"permission": POLICY, "approvals": _dying(setting, step)}
     if setting.options is not None:
         yield setting.options.replace(**given)
         return
     config = setting.root / "config"
     with (
-        Simulator(script, folder=setting.folder, config_dir=config, otherwise=say("All done.")) as agent,
+        Simulator(script, folder=setting.folder, config_dir=config, otherwise=otherwise) as agent,
         agent.stand_in(),
     ):
         yield Options(cwd=setting.folder, **given)

@@ -94,6 +94,13 @@ async def _state(setting: Setting) -> Approval:
         return found
 
 
+async def _ready(setting: Setting) -> str:
+    """The session that can go on, as a worker sees it."""
+    async with Approvals(setting.place) as approvals:
+        with anyio.fail_after(DEADLINE):
+            return await anext(aiter(approvals.ready(poll=0.05)))
+
+
 @AGENTS
 @pytest.mark.parametrize("step", ["claimed", "running", "done"])
 def test_a_call_that_was_granted_runs_once_at_most(
@@ -105,16 +112,16 @@ def test_a_call_that_was_granted_runs_once_at_most(
         assert host(hosts.go_on, setting, step) == SIGKILL
         killed = anyio.run(_state, setting)
         assert (killed.state, runs(setting)) == ("done" if step == "done" else "claimed", step != "claimed")
-        if step == "done":
-            # All is written down: there is nothing to go on with.
-            assert killed.outcome == "succeeded"
-            assert host(hosts.go_on, setting) == 1
-            assert runs(setting) == 1
-            return
-        # Nobody knows whether it has run: it does not run again, and the model is told.
+        # The turn was cut off, so a worker is told of the session.
+        assert anyio.run(_ready, setting) == killed.session_id
         assert host(hosts.go_on, setting) == 0
-        assert (anyio.run(_state, setting).state, runs(setting)) == ("unknown", step == "running")
-    assert "its outcome is unknown" in (tmp_path / "said").read_text()
+        # Unless it is done, nobody knows whether it has run: it does not run again, and the model is told.
+        after = anyio.run(_state, setting)
+        assert (after.state, after.is_open) == ("done" if step == "done" else "unknown", False)
+        assert runs(setting) == (step != "claimed")
+        assert host(hosts.go_on, setting) == 1, "there is nothing left"
+    said = (tmp_path / "said").read_text()
+    assert ("made" if step == "done" else "its outcome is unknown") in said
 
 
 NOT_LEFT = ("asked", "parked")

@@ -14,10 +14,10 @@ import outrider
 from outrider import Approval, Approvals, Policy, Session, allow, deny
 from outrider.answers import ask
 from outrider.approvals import ApprovalSettled, SessionParked
-from outrider.errors import OptionsError, SessionBusy, StoreError, UsageError
+from outrider.errors import ApiFailed, OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
-from outrider.testing import answer, say, use_tool
+from outrider.testing import answer, fail, say, use_tool
 from outrider.transcripts import MemoryStore
 from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._heads import Change, Conflict, Record
@@ -50,13 +50,13 @@ def callback(_: object) -> Any:
 async def claimed(approvals: Approvals, id: str) -> None:
     """As by a process that was killed then."""
     await approvals.decide(id, True)
-    await approvals.change(id, lambda one, now: one.claimed(now, "another"))
+    await approvals.change(id, lambda one, now: one.claimed(now, claim="another"))
 
 
 async def left_with(approvals: Approvals, session_id: str | None) -> Approval:
     """A call that was parked, but not written to the transcript: its process was killed in between."""
     asked = await approvals.ask(session_id or "", "Bash", {"command": MAKE}, tool_use_id="toolu_1")
-    return await approvals.change(asked.id, lambda one, _: one.parked(is_deferred=True))
+    return await approvals.change(asked.id, lambda one, now: one.parked(now, is_deferred=True))
 
 
 # A call that waits is not destroyed.
@@ -193,7 +193,9 @@ async def test_a_call_that_was_made_is_not_made_again_where_nobody_asks(playing:
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
         await claimed(approvals, pending.id)
-        await approvals.change(pending.id, lambda one, _: one.done("another", "succeeded"))
+        await approvals.change(
+            pending.id, lambda one, now: one.done(now, claim="another", outcome="succeeded")
+        )
         everything = Policy.of({"allow": "*"})
         async with Session(options, resume=id, permission=everything) as session:
             async for message in session:
@@ -253,7 +255,9 @@ async def test_a_store_that_fails_allows_nothing(at: str) -> None:
         async with simulated(*ONE) as (make, folder):
             approvals = Failing(MemoryStore(), patience=0.01)
             result = await outrider.run("Make it", make(permission=permission, approvals=approvals))
-            assert (made(folder), len(refusals(result))) == (0, 1)
+            # It can be asked about all the same if only the answer cannot be read.
+            is_parked = at == "get" and permission is POLICY
+            assert (made(folder), len(result.pending if is_parked else refusals(result))) == (0, 1)
 
 
 class Forgetful(MemoryStore):
@@ -275,7 +279,7 @@ async def test_a_step_counts_whose_answer_was_lost() -> None:
     async with simulated(*ONE) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         id, pending = await parked(options)
-        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5}), by="ada")
+        decided = await approvals.decide(pending.id, allow({"command": MAKE, "timeout": 5000}), by="ada")
         assert (decided.state, decided.by) == ("granted", "ada")
         with pytest.raises(ApprovalSettled, match="granted already, by ada"):
             await approvals.decide(pending.id, False, by="bob")
@@ -459,3 +463,130 @@ async def test_a_damaged_record_hides_no_other(caplog: pytest.LogCaptureFixture)
     await store.change_record("approvals", "another", lambda _: damaged)
     assert await approvals.list() == (asked,)
     assert "left out" in caplog.text
+
+
+# A turn that ends too early.
+
+
+async def test_a_session_goes_on_until_a_turn_has_ended_with_the_decision() -> None:
+    approvals = parking()
+    broken = fail(500)
+    async with simulated(use_tool("Bash", command=MAKE), broken, say("All done.")) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals, env={"CLAUDE_CODE_MAX_RETRIES": "0"})
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        with pytest.raises(ApiFailed):
+            await outrider.go_on(id, options)
+        # The call is made, and the model has not said anything about it yet.
+        (left,) = await approvals.list()
+        assert (left.state, left.outcome, made(folder)) == ("done", "succeeded", 1)
+        assert await anext(aiter(approvals.ready())) == id
+        assert (await outrider.go_on(id, options)).text == "All done."
+        assert (await approvals.list(), made(folder)) == ((), 1)
+
+
+async def test_a_prompt_goes_on_as_well() -> None:
+    approvals = parking()
+    async with simulated(use_tool("Bash", command=MAKE), fail(500), say("All done.")) as (make, _):
+        options = make(permission=POLICY, approvals=approvals, env={"CLAUDE_CODE_MAX_RETRIES": "0"})
+        id, pending = await parked(options)
+        await approvals.decide(pending.id, True)
+        await outrider.go_on(id, options, check=False)
+        assert (await outrider.run("What did it say?", options, resume=id)).text == "All done."
+        assert await approvals.list() == ()
+
+
+async def test_a_prompt_that_comes_while_a_call_is_parked_does_not_destroy_it() -> None:
+    class Late(Approvals):
+        sent: outrider.Turn[Any] | None = None
+
+        async def change(self, id: str, step: Any) -> Approval:
+            changed = await super().change(id, step)
+            if changed.is_deferred and self.sent is None:
+                self.sent = await session.send("Hello")
+            return changed
+
+    approvals = Late(MemoryStore(), patience=0)
+    again = (use_tool("Bash", command=MAKE), say("All done."))
+    async with simulated(*WAIT, *again) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            assert approvals.sent is not None
+            await approvals.sent.result()
+        assert not pending.is_deferred
+        await approvals.decide(pending.id, True)
+        assert (await outrider.go_on(pending.session_id, options)).text == "All done."
+        assert made(folder) == 1
+
+
+async def test_a_fork_leaves_the_call_to_a_session_that_is_open(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path}/approvals.db"
+    async with (
+        simulated(*ONE, use_tool("Bash", command=MAKE), say("All done.")) as (make, folder),
+        Approvals(place, patience=0) as approvals,
+        Approvals(place, patience=0) as others,
+    ):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            (pending,) = (await session.ask("Make it")).pending
+            await approvals.decide(pending.id, True)
+            there = options.replace(resume=session.id, fork_session=True, approvals=others)
+            async with Session(there) as fork:
+                assert "makes this call" in refusals(await fork.go_on())[0]
+            (left,) = await approvals.list()
+            assert (left.state, made(folder)) == ("granted", 0)
+
+
+async def test_a_worker_outlives_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    class Away(MemoryStore):
+        calls = 0
+
+        async def list_records(self, kind: str) -> list[str]:
+            self.calls += 1
+            if self.calls in (1, 3):
+                raise StoreError("the store", "list_records", "broken")
+            return await super().list_records(kind)
+
+    store = Away()
+    approvals = Approvals(store)
+    ready = aiter(approvals.ready(poll=0.01))
+    with pytest.raises(StoreError):
+        # From the beginning: it is the wrong one, perhaps.
+        await anext(ready)
+    asked = await approvals.ask(SESSION, "Bash", {"command": MAKE})
+    ready = aiter(approvals.ready(poll=0.01))
+    with anyio.move_on_after(0.1):
+        await anext(ready)
+    await approvals.decide(asked.id, True)
+    assert await anext(ready) == SESSION
+    assert "not known for now" in caplog.text
+
+
+async def test_a_person_decides_although_the_store_was_away() -> None:
+    class Away(Approvals):
+        failed = 0
+
+        async def get(self, id: str) -> Approval:
+            if self.failed < 2:
+                self.failed += 1
+                raise StoreError("the store", "get", "broken")
+            if self.failed == 2:
+                self.failed += 1
+                await self.decide(id, True)
+            return await super().get(id)
+
+    approvals = Away(MemoryStore(), patience=20.0)
+    async with simulated(*ONE) as (make, folder):
+        assert (await outrider.run("Make it", make(permission=POLICY, approvals=approvals))).pending == ()
+        assert made(folder) == 1
+
+
+async def test_what_is_settled_is_kept_up_to_a_size() -> None:
+    approvals = parking()
+    for number in range(4):
+        asked = await approvals.ask(SESSION, "Write", {"content": "x" * 600_000, "number": number})
+        await approvals.decide(asked.id, False)
+        await approvals.change(asked.id, lambda one, now: one.gone_on(now))
+    kept = await approvals.list(session_id=SESSION)
+    assert [each.input["number"] for each in kept] == [3, 2]

@@ -20,7 +20,7 @@ from outrider.transports._process import processes as _processes
 from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.processes import ProcessTable, processes, put_tag
 from outrider.transports._process.spawn import run_uninterrupted
-from outrider.transports._process.watchdog import Watchdog
+from outrider.transports._process.supervisor import Watchdog
 from tests.app.machines import COMMAND, DEADLINE, clean, machine
 from tests.proc import environment_of, process_ids, stat_of, tag_of
 from tests.session.surroundings import make_program
@@ -212,10 +212,10 @@ def test_a_new_watchdog_is_told_of_more_children_than_a_pipe_holds(
     watchdog: Watchdog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that is stopped reads nothing, and is replaced by one that does."""
-    from outrider.transports._process import watchdog as _watchdog
+    from outrider.transports._process import supervisor as _supervisor
 
-    monkeypatch.setattr(_watchdog, "_BEHIND_LIMIT", 100_000)
-    monkeypatch.setattr(_watchdog, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(_supervisor, "_BEHIND_LIMIT", 100_000)
+    monkeypatch.setattr(_supervisor, "_AGAIN_SECONDS", 0.0)
     first = watchdog.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)

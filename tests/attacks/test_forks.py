@@ -48,9 +48,9 @@ def test_a_child_that_leaves_a_session_leaves_the_parents_lease_and_agent_alone(
 @pytest.mark.parametrize(
     "module",
     [
-        "outrider.sync._run",
+        "outrider.sync._surface",
         "outrider.session._turn",
-        "outrider.transports._process.watchdog",
+        "outrider.transports._process.supervisor",
         "outrider.wire.control",
     ],
 )

@@ -20,6 +20,7 @@ from outrider.compat import (
     Message,
     PermissionResultAllow,
     PermissionResultDeny,
+    PermissionUpdate,
     ProcessError,
     ResultMessage,
     ToolResultBlock,
@@ -465,6 +466,17 @@ async def answers_nonsense(name: str, given: dict[str, Any], context: Any) -> An
 )
 async def test_permission_callbacks_need_not_be_async_and_may_fail(decide: Any, is_error: bool) -> None:
     assert await tried(can_use_tool=decide) == [is_error]
+
+
+async def test_a_call_is_allowed_without_updates_that_claude_code_would_ignore(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def allows_for_ever(name: str, given: dict[str, Any], context: Any) -> PermissionResultAllow:
+        return PermissionResultAllow(updated_permissions=[PermissionUpdate("addRules", behavior="allow")])
+
+    assert await tried(can_use_tool=allows_for_ever) == [False]
+    assert "allows_for_ever allowed Write without its updates" in caplog.text
+    assert "needs `rules`" in caplog.text
 
 
 async def silent(given: Any, tool_use_id: str | None, context: Any) -> None:

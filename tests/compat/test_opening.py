@@ -61,6 +61,17 @@ async def test_a_session_that_is_only_on_disk_goes_on_and_is_stored_whole(place:
     assert [each.type for each in kept] == ["user", "assistant"] * 2
 
 
+async def test_what_a_store_does_not_have_is_refused_as_without_one(place: Path) -> None:
+    with Simulator([say("one")], executable=True) as agent:
+        native = agent.options(cwd=place)
+        for unknown in ("00000000-0000-4000-8000-000000000001", "a title"):
+            options = ClaudeAgentOptions(cli_path=native.cli_path, env=dict(native.env), cwd=place)
+            options.resume, options.session_store = unknown, InMemorySessionStore()
+            with pytest.raises(ResultError, match=unknown) as raised:
+                await result_of(options)
+            assert (raised.value.exit_code, raised.value.subtype) == (1, "error_during_execution")
+
+
 class Noting(InMemorySessionStore):
     """As people derive their own stores from it."""
 

@@ -124,11 +124,13 @@ CALLS: dict[str, Callable[[], object]] = {
 def test_the_functions_work_within_an_event_loop_and_start_no_thread(config: Path, backend: str) -> None:
     put_on_disk(config)
 
-    async def main() -> set[int]:
-        before = threading.active_count()
-        return {threading.active_count() - before for call in CALLS.values() if call() is not ...}
+    async def main() -> set[threading.Thread]:
+        before = set(threading.enumerate())
+        return {
+            each for call in CALLS.values() if call() is not ... for each in threading.enumerate()
+        } - before
 
-    assert anyio.run(main, backend=backend) == {0}
+    assert anyio.run(main, backend=backend) == set()
     assert get_session_info(SESSION) is None
 
 

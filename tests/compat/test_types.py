@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import io
 import json
 import pickle
@@ -18,8 +19,11 @@ from typing import Any
 import msgspec
 import pytest
 
+import outrider.compat
 from outrider import wire
 from outrider.compat import types
+from outrider.compat._internal.message_parser import parse_message
+from outrider.compat._tools import PlainAnnotations
 from outrider.errors import OptionsError
 from outrider.handlers import tool as native_tool
 from outrider.transcripts import SessionStore
@@ -193,10 +197,14 @@ UPDATES: list[tuple[types.PermissionUpdate, dict[str, Any]]] = [
             "rules": [{"toolName": "Bash", "ruleContent": "ls"}],
         },
     ),
-    (types.PermissionUpdate("setMode", mode="plan"), {"type": "setMode", "mode": "plan"}),
-    (types.PermissionUpdate("setMode", directories=["/a"]), {"type": "setMode"}),
-    (types.PermissionUpdate("addDirectories", directories=[]), {"type": "addDirectories", "directories": []}),
-    (types.PermissionUpdate("removeRules", mode="plan"), {"type": "removeRules"}),
+    (
+        types.PermissionUpdate("setMode", mode="plan", directories=["/a"], destination="userSettings"),
+        {"type": "setMode", "mode": "plan", "destination": "userSettings"},
+    ),
+    (
+        types.PermissionUpdate("addDirectories", directories=[]),
+        {"type": "addDirectories", "directories": [], "destination": "session"},
+    ),
 ]
 
 
@@ -214,6 +222,17 @@ def test_a_model_of_pydantics_may_hold_a_message() -> None:
     made = model(block=types.TextBlock("x"))
     assert made.block == types.TextBlock("x")
     assert made.model_dump() == {"block": {"text": "x", "citations": None}}
+
+
+def test_a_model_of_pydantics_may_hold_tools() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    model = pydantic.create_model("Model", tools=(list[outrider.compat.SdkMcpTool[Any]], ...))
+
+    async def use(_: Any) -> Any: ...
+
+    hints = (None, outrider.compat.ToolAnnotations(title="T"), PlainAnnotations(title="T"))
+    tools = [outrider.compat.SdkMcpTool("t", "d", {}, use, each) for each in hints]
+    assert model(tools=tools).tools == tools
 
 
 def test_a_tool_takes_no_message_that_it_could_not_make() -> None:
@@ -298,6 +317,45 @@ class TestOptions:
         hints = typing.get_type_hints(types.ClaudeAgentOptions)
         assert hints["cwd"] == str | Path | None
         assert typing.get_type_hints(types.AgentDefinition)["effort"] == types.EffortLevel | int | None
+
+
+def test_the_prompts_that_are_answered_are_named_as_in_newer_versions_of_the_reference() -> None:
+    named = {"user_message_uuid": "b", "user_message_uuids": ["a", "b"]}
+    frames: list[Any] = [
+        {"type": "stream_event", "uuid": "u", "session_id": "s", "event": {"type": "ping"}},
+        {"type": "assistant", "message": {"role": "assistant", "model": "m", "content": []}},
+        {"type": "result", "subtype": "success", "is_error": False, "session_id": "s"}
+        | {"duration_ms": 1, "duration_api_ms": 1, "num_turns": 1},
+    ]
+    for frame in frames:
+        message = parse_message({**frame, **named})
+        assert [getattr(message, name) for name in named] == list(named.values())
+        without = parse_message(frame)
+        assert [getattr(without, name) for name in named] == [None, None]
+
+
+def parameters(function: Any) -> typing.Iterable[inspect.Parameter]:
+    return inspect.signature(function, eval_str=True).parameters.values()
+
+
+def test_annotations_of_functions_are_types_when_they_are_read() -> None:
+    # Frameworks read them to find out what to pass: containers of dependencies, pydantic's `validate_call`.
+    package: Any = outrider.compat
+    every = [getattr(package, name) for name in package.__all__]
+    own = [each for each in every if getattr(each, "__module__", "").startswith("outrider.compat")]
+    functions = [each for each in own if inspect.isfunction(each)]
+    methods = [
+        method
+        for kind in own
+        if isinstance(kind, type)
+        for name, method in vars(kind).items()
+        if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_"))
+    ]
+    assert len(functions) > 20
+    assert len(methods) > 20
+    for each in (*functions, *methods):
+        typing.get_type_hints(each)
+        assert not any(isinstance(kind.annotation, str) for kind in parameters(each))
 
 
 def test_the_messages_are_the_native_ones() -> None:

@@ -169,7 +169,7 @@ async def test_a_full_ledger_fails_no_task_and_is_written_in_the_end(
     async with FullLedger(tmp_path / "ledger.db", 6) as ledger:
         with anyio.fail_after(DEADLINE):
             outcomes = await map(
-                ["write 1", "write 2", "write 3"],
+                ["do 1", "do 2", "do 3"],
                 works.options(),
                 concurrency=1,
                 ledger=ledger,
@@ -214,9 +214,9 @@ def test_what_is_no_number_of_failures_is_refused(bad: Any) -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_outcomes_of_a_run_with_a_journal_hold_no_messages(anyio_backend: str, tmp_path: Path) -> None:
     works = Works(tmp_path)
-    (without,) = await map(["write 1"], works.options(), **SOON)
-    (kept,) = await map(["write 1"], works.options(), journal=tmp_path / "a.db", keep_results=True, **SOON)
-    (plain,) = await map(["write 1"], works.options(), journal=tmp_path / "b.db", **SOON)
+    (without,) = await map(["do 1"], works.options(), **SOON)
+    (kept,) = await map(["do 1"], works.options(), journal=tmp_path / "a.db", keep_results=True, **SOON)
+    (plain,) = await map(["do 1"], works.options(), journal=tmp_path / "b.db", **SOON)
     assert without.result is not None
     assert kept.result is not None
     assert plain.result is None

@@ -32,11 +32,11 @@ async def test_a_call_that_was_cut_off_is_continued_by_the_next(tmp_path: Path) 
     await nobody_left()
     works.go()
     again = await resume_or_start("order 7", "wait 1", works.options(), **AT_ONCE)
-    other = await resume_or_start("order 8", "write 2", works.options(), **AT_ONCE)
-    assert (again.text, other.text) == ("did wait 1", "did write 2")
+    other = await resume_or_start("order 8", "do 2", works.options(), **AT_ONCE)
+    assert (again.text, other.text) == ("did wait 1", "did do 2")
     assert again.session_id == session_id_for("order 7") != other.session_id
     first, second, third = [entry["said"] for entry in works.log if "prompt" in entry]
-    assert (first, third) == ("wait 1", "write 2")
+    assert (first, third) == ("wait 1", "do 2")
     assert second.startswith("You were cut off")
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from threading import Thread
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -25,6 +26,7 @@ from outrider.fleet import (
     Ledger,
     LedgerEntry,
     Outcome,
+    Restart,
     Task,
     map,  # noqa: A004
     resume,
@@ -75,7 +77,7 @@ class Workers:
         self.sql(
             "UPDATE outrider_fleet_workers SET leased_until = now() - interval '1 s', lease = '0 s'"
             " WHERE id = %s",
-            worker._worker,
+            worker.worker,
         )
 
 
@@ -222,13 +224,49 @@ async def test_journals_and_ledgers_of_a_process_share_connections(workers: Work
                 await checkpoint()
 
 
+def test_a_worker_that_leaves_keeps_no_task_that_it_is_just_given(workers: Workers) -> None:
+    put(workers, "a")
+    one, two = workers.join(), workers.join()
+    address = workers.place.partition("?")[0]
+    with psycopg.connect(address) as server, psycopg.connect(address, autocommit=True) as look:
+        # As in the server when the connection broke before the answer: the call goes on there.
+        server.execute("UPDATE outrider_fleet_workers SET lease = lease WHERE id = %s", (one.worker,))
+        server.execute(
+            "UPDATE outrider_fleet_tasks SET holder = %s WHERE batch = %s", (one.worker, one.batch)
+        )
+        leaving = Thread(target=one.close)
+        leaving.start()
+        blocked = "SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))"
+        while look.execute(blocked, (server.info.backend_pid,)).fetchone() is None:
+            time.sleep(0.01)
+        server.commit()
+        leaving.join()
+    assert [entry.task.id for entry in two.take().entries] == ["a"]
+
+
+def test_workers_go_on_while_tasks_are_added_slowly(workers: Workers) -> None:
+    put(workers, "a")
+    one, two = workers.join(), workers.join()
+    assert one.take().entries
+    workers.expire(one)
+
+    def slowly() -> Iterator[tuple[int, Task]]:
+        yield 0, Task("new", id="b")
+        # A worker was lost, and its part of the sums is the batch's now.
+        assert [entry.task.id for entry in two.take().entries] == ["a"]
+
+    with PostgresJournal(workers.place, writing=True) as journal:
+        assert journal.add(slowly(), append=True) == 1
+    assert [entry.task.id for entry in two.take().entries] == ["b"]
+
+
 def test_after_a_restart_of_the_server_every_worker_has_time_to_come_back(workers: Workers) -> None:
     put(workers, "a")
     one, two = workers.join(), workers.join()
     one.take()
     servers.postgres().restart()
     workers.sql(
-        "UPDATE outrider_fleet_workers SET leased_until = now() - interval '1 min' WHERE id = %s", one._worker
+        "UPDATE outrider_fleet_workers SET leased_until = now() - interval '1 min' WHERE id = %s", one.worker
     )
     assert not two.take().entries
     one.sync()
@@ -390,6 +428,79 @@ async def test_a_worker_whose_lease_ran_out_ends_what_it_runs_and_takes_other_ta
             assert [outcome async for outcome in run] == []
         assert engine.running == 0
     assert [work.id for work in engine.works] == ["a", "b"]
+
+
+@pytest.mark.anyio
+async def test_a_task_that_ends_its_workers_is_given_up(workers: Workers) -> None:
+    put(workers, "good", "bad", "taken")
+    for count in range(1, 4):
+        worker = workers.join()
+        (bad,) = [entry for entry in worker.take(3).entries if entry.task.id == "bad"]
+        assert bad.losses == count - 1
+        # The others were taken, and not begun.
+        worker.write([Begun("bad", count, "here")])
+        workers.expire(worker)
+    seen: list[str] = []
+
+    async def attempt(work: Assignment, tell: Tell) -> Attempted:
+        seen.append(work.id)
+        return await answer(work, tell)
+
+    limits: Any = {"restart": Restart(max=2), "engine": Stub(attempt)}
+    with anyio.fail_after(60):
+        outcomes = {outcome.id: outcome for outcome in await resume(workers.place, **limits)}
+        assert [outcomes[id].status for id in ("good", "bad", "taken")] == ["done", "failed", "done"]
+        assert outcomes["bad"].error_kind == "WorkerLost"
+        assert "3 workers were lost while they ran the task" in (outcomes["bad"].error or "")
+        # It is begun anew when somebody says so.
+        await resume(workers.place, retry_failed=True, **limits)
+    assert sorted(seen) == ["bad", "good", "taken"]
+
+
+@pytest.mark.anyio
+async def test_a_task_that_lacks_a_secret_fails_and_ends_no_worker_that_stays(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = place.replace("lease=30", "lease=1")
+    secret = {"env": {"MY_TOKEN": "sk-ant-made-up"}}
+    with anyio.fail_after(60):
+        async with resume(place, engine=Stub(), stay=True) as run:
+            await submit([Task("one", id="one", options=secret), Task("two", id="two")], place, append=True)
+            outcomes = {outcome.id: outcome for outcome in [await anext(run), await anext(run)]}
+            run.drain()
+    assert (outcomes["one"].status, outcomes["one"].error_kind) == ("failed", "OptionsError")
+    assert "had a secret as `env.MY_TOKEN`" in (outcomes["one"].error or "")
+    assert outcomes["two"].status == "done"
+    monkeypatch.setenv("MY_TOKEN", "sk-ant-made-up")
+    again = await resume(place, engine=Stub(), retry_failed=True)
+    assert [outcome.status for outcome in again] == ["done", "done"]
+
+
+@pytest.mark.anyio
+async def test_what_a_worker_has_spent_counts_once_after_its_lease_ran_out(workers: Workers) -> None:
+    put(workers, *(f"{number}" for number in range(6)))
+    budget, doors = Budget(usd=1.0), Doors()
+
+    async def attempt(work: Assignment, tell: Tell) -> Attempted:
+        attempted = await doors.attempt(work, tell)
+        budget.charge(Spent.of(CENT))
+        return attempted
+
+    place = workers.place.replace("lease=30", "lease=1")
+    with anyio.fail_after(60):
+        async with resume(place, engine=Stub(attempt), concurrency=1, budget=budget) as run:
+            mine: Any = run.journal
+            doors.open("do 0", "do 1", "do 2")
+            for _ in range(3):
+                await anext(run)
+            lost = mine.worker
+            workers.expire(mine)
+            workers.join().sync()
+            while mine.worker == lost:  # noqa: ASYNC110
+                await anyio.sleep(0.01)
+            doors.open("do 3", "do 4", "do 5")
+            assert len([outcome async for outcome in run]) == 3
+    assert budget.spent.usd == pytest.approx(0.06)
 
 
 @pytest.mark.anyio

@@ -120,7 +120,9 @@ async def test_every_task_ends_once_whoever_is_killed(anyio_backend: str, crew: 
     seconds = time.monotonic() - began
     with Journal(url) as journal:
         outcomes, counts, spent = list(journal.outcomes()), journal.counts(), journal.spent()
-        assert journal.runner() is None
+        # One that was killed between two tasks counts as a worker until its lease has run out.
+        while journal.runner() is not None:  # noqa: ASYNC110
+            await anyio.sleep(0.05)
     assert [outcome.text for outcome in outcomes] == [f"did task {number}" for number in range(TASKS)]
     assert (counts.total, counts.done) == (TASKS, TASKS)
     # One that was not heard of for as long as its lease, on a machine that has much to do, is lost, too.

@@ -36,7 +36,7 @@ class Works:
             (folder / "seed").write_text(str(seed))
 
     def options(self, **fields: Any) -> Options:
-        given: Any = {"cli_path": str(self._program), "timeouts": QUICK, **fields}
+        given: Any = {"cli_path": str(self._program), "cwd": str(self.folder), "timeouts": QUICK, **fields}
         return Options(**given)
 
     def go(self) -> None:

@@ -112,6 +112,15 @@ DECISIONS: list[tuple[object, dict[str, Any]]] = [
     (allow(input={}), ALLOWED | {"updatedInput": {}}),
     (allow().with_changes(command="pwd"), ALLOWED | {"updatedInput": LS | OTHER}),
     (allow(updates=[MODE, RULE]), ALLOWED | {"updatedPermissions": [MODE_WIRE, RULE_WIRE]}),
+    # Without a place, all updates would be ignored.
+    (
+        allow(updates=[PermissionUpdate("setMode", mode="acceptEdits")]),
+        ALLOWED | {"updatedPermissions": [MODE_WIRE]},
+    ),
+    (
+        {"behavior": "allow", "updatedPermissions": [{"type": "setMode", "mode": "acceptEdits"}]},
+        ALLOWED | {"updatedPermissions": [MODE_WIRE]},
+    ),
     (allow(reason="because", context="c", notice="n"), ALLOWED),
     (PermissionResultAllow(), ALLOWED),
     (PermissionResultAllow(updated_input=OTHER), ALLOWED | {"updatedInput": OTHER}),
@@ -243,6 +252,7 @@ NONSENSE: list[object] = [
     any_allow(updates=[any_update(type="allowEverything")]),
     any_allow(updates=[any_update(type="setMode")]),
     any_allow(updates=[any_update(type="addRules", behavior="allow")]),
+    any_allow(updates=[any_update(type="addRules", rules=[PermissionRuleValue("Bash")])]),
     any_allow(updates=[any_update(type="addDirectories")]),
     any_allow(updates=[any_update(type="addRules", rules="Bash")]),
     any_allow(updates=[any_update(type="setMode", mode=5)]),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.errors import OptionsError
-from outrider.options._tool_names import ToolNames, full_name, names_in, short_names, tools_named
+from outrider.options._tool_names import ToolNames, full_name, short_names, tools_named
 from tests.cases import every_case
 
 NAMES = ToolNames(
@@ -87,10 +87,10 @@ def test_names_of_servers_are_as_the_agent_makes_them() -> None:
 def test_where_nothing_is_known_but_full_names_the_short_ones_are_all_that_fit() -> None:
     assert short_names("mcp__a__b__c") == ("a__b__c", "b__c", "c")
     assert short_names("Bash") == ()
-    own = names_in(["Bash", "mcp__a__Bash", "mcp__a__find", "mcp__b__find"]).own
-    assert tools_named("Bash", own) == ["Bash"]
-    assert tools_named("find", own) == ["mcp__a__find", "mcp__b__find"]
-    assert tools_named("Find", own) == []
+    full = ["Bash", "mcp__a__Bash", "mcp__a__find", "mcp__b__find"]
+    assert tools_named("Bash", full) == ["Bash"]
+    assert tools_named("find", full) == ["mcp__a__find", "mcp__b__find"]
+    assert tools_named("Find", full) == []
 
 
 @given(st.text(alphabet="Redlt_*mcpos", max_size=24))

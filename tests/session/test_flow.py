@@ -20,6 +20,7 @@ from outrider.errors import ConnectionLost, FrameTooLarge, ProcessExited, Reques
 from outrider.options import Timeouts
 from outrider.protocol import RequestAnswered, RequestRefused
 from outrider.session import Session, Turn
+from outrider.session._streams.stream import Flow, Stream
 from outrider.transports import ProcessTransport, Transport, memory_pair
 from outrider.wire import AssistantMessage, MalformedLine, ResultMessage, StreamEvent, encode
 from tests.cases import every_case
@@ -366,6 +367,24 @@ async def test_whoever_waits_is_noticed_at_once() -> None:
             await paused(session)
             await actor.finish()
             await one.result()
+
+
+async def test_who_waits_for_the_end_is_not_woken_by_messages() -> None:
+    stream = Stream(Flow())
+    ended: list[bool] = []
+
+    async def wait() -> None:
+        await stream.wait_changed()
+        ended.append(stream.is_ended)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.wait_all_tasks_blocked()
+        stream.append([MalformedLine(b"text", "no JSON")], {MalformedLine}, 1)
+        await anyio.wait_all_tasks_blocked()
+        assert ended == []
+        stream.end()
+    assert ended == [True]
 
 
 async def test_a_session_reads_on_when_what_nobody_read_is_dropped() -> None:

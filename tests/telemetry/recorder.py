@@ -108,17 +108,20 @@ class Recorder(SpanProcessor):
 
     def metrics(self) -> Metrics:
         """The value of each metric, or the count of a histogram, by its labels."""
-        point: Any
         found: Metrics = {}
+        for name, point in self.points():
+            labels = tuple(sorted((point.attributes or {}).items()))
+            found.setdefault(name, {})[labels] = point.value if hasattr(point, "value") else point.count
+        return found
+
+    def points(self) -> Iterator[tuple[str, Any]]:
+        """The data points of all metrics, each with the name of its metric."""
         data = self._reader.get_metrics_data()
         for resource in data.resource_metrics if data is not None else ():
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
                     for point in metric.data.data_points:
-                        labels = tuple(sorted((point.attributes or {}).items()))
-                        value = point.value if hasattr(point, "value") else point.count
-                        found.setdefault(metric.name, {})[labels] = value
-        return found
+                        yield metric.name, point
 
     def total(self, name: str) -> Any:
         """The sum over all labels."""

@@ -11,7 +11,7 @@ import outrider
 from outrider import Approvals, Policy, fleet
 from outrider.fleet import Task
 from outrider.options import Options
-from outrider.telemetry import Telemetry, _fleet
+from outrider.telemetry import Telemetry, _spans
 from outrider.testing import Simulator, say, use_tool
 from outrider.transcripts import MemoryStore
 from tests.fleet.pool_agents import Agents
@@ -88,7 +88,7 @@ async def test_a_call_that_waits_has_one_name_before_and_after(recorder: Recorde
 async def test_each_task_of_a_large_run_has_a_trace(
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_fleet, "_LARGE", 1)
+    monkeypatch.setattr(_spans, "_LARGE", 1)
     options = Works(tmp_path / "agents").options(telemetry=recorder.telemetry)
     await fleet.map(["one", "two"], options)
     recorder.check()

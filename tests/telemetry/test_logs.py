@@ -115,3 +115,10 @@ def test_whatever_is_logged_is_a_line_of_json(value: Any, shown: Any) -> None:
 def test_what_is_no_json_is_masked_too() -> None:
     record = logging.makeLogRecord({"msg": "x", "headers": {"x-api-key": "hunter22", "loop": LOOP}})
     assert "hunter22" not in JsonFormatter().format(record)
+
+
+def test_extra_does_not_replace_what_every_line_has() -> None:
+    record = logging.makeLogRecord({"msg": "x", "levelname": "INFO", "level": 7, "timestamp": "never"})
+    shown = json.loads(JsonFormatter().format(record))
+    assert (shown["level"], shown["extra_level"], shown["extra_timestamp"]) == ("INFO", 7, "never")
+    assert shown["timestamp"] != "never"

@@ -22,6 +22,8 @@ import msgspec
 import pytest
 from opentelemetry import propagate
 from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import StatusCode, format_span_id, format_trace_id, get_current_span
 
 import outrider
@@ -314,6 +316,9 @@ class Unable:
         raise ValueError(value)
 
 
+KEYS = f"sk-ant-api03-{'a' * 68} " * 898
+
+
 @every_case(
     "fields, prompt",
     [
@@ -322,6 +327,8 @@ class Unable:
         ({}, "half a pair: \ud83d"),
         ({}, "é" * 50_000),
         ({}, "sk-ant-api03-0123456789abcdefghij " * 300_000),
+        # Masked, all of it is short, so that the place where it was cut is shown.
+        *(({}, f"{KEYS}{'x' * gap} postgres://me:secretsecret@host {KEYS}") for gap in (66, 70, 74)),
     ],
 )
 def test_content_of_any_kind_leaves_spans_whole(fields: Any, prompt: str) -> None:
@@ -341,6 +348,20 @@ def test_content_of_any_kind_leaves_spans_whole(fields: Any, prompt: str) -> Non
     assert all(len(text.encode()) <= 64 * 1024 for text in texts)
     assert not any("secret" in text or "sk-ant-api" in text for text in texts)
     assert recorder.parent("execute_tool Nothing") == "invoke_agent Claude Code"
+
+
+async def test_content_of_what_is_not_sampled_is_not_looked_at() -> None:
+    def scrub(text: str) -> str:
+        looked_at.append(text)
+        return text
+
+    looked_at: list[str] = []
+    provider = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
+    given = Telemetry(tracer_provider=provider, content=True, scrub=scrub)
+    agent = Simulator([use_tool("Nothing", text="much"), fail(400)])
+    async with Session(transport=agent, telemetry=given, system_prompt="Be brief.") as session:
+        await session.ask("go", check=False)
+    assert not looked_at
 
 
 async def test_events_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,6 +418,25 @@ async def test_partial_messages_tell_more_of_the_model(recorder: Recorder) -> No
     assert recorder.total("gen_ai.client.inference.time_to_first_chunk") == 1
 
 
+async def test_models_are_those_of_each_message(recorder: Recorder) -> None:
+    agent = Simulator([subagent("look", say("seen"), model="haiku"), say("done")])
+    async with Session(transport=agent, telemetry=recorder.telemetry, forward_subagent_text=True) as session:
+        result = await session.ask("go")
+    own, other = result.usage.by_model
+    (chat,) = (span for span in recorder.started if span.name == f"chat {other}")
+    assert chat.attributes is not None
+    assert chat.attributes["gen_ai.request.model"] == other
+    metrics = recorder.metrics()
+    durations = metrics["gen_ai.client.inference.duration"]
+    assert {dict(labels)["gen_ai.request.model"]: count for labels, count in durations.items()} == {
+        own: 2,
+        other: 1,
+    }
+    # Which model a subagent has is not known before it answers.
+    models = [dict(labels).get("gen_ai.request.model") for labels in metrics["gen_ai.invoke_agent.duration"]]
+    assert sorted(map(str, models)) == ["None", own]
+
+
 async def test_older_conventions() -> None:
     recorder = Recorder(semconv="1.41", agent_name="Reviewer")
     async with Session(transport=Simulator([say("hi")]), telemetry=recorder.telemetry) as session:
@@ -409,6 +449,32 @@ async def test_older_conventions() -> None:
     assert not any(name.startswith("gen_ai.client.inference") for name in metrics)
     kinds = {dict(labels)["gen_ai.token.type"] for labels in metrics["gen_ai.client.token.usage"]}
     assert (kinds, result.usage.cache_read_tokens) == ({"input", "output"}, 0)
+
+
+@every_case("semconv", ["latest", "1.41"])
+async def test_histograms_are_as_the_conventions_want_them(semconv: str) -> None:
+    recorder = Recorder(semconv=semconv)
+    calls = answer(use_tool("Nothing"), use_tool("Nothing"))
+    agent = Simulator([subagent("look", use_tool("Nothing"), say("seen")), calls, say("done")])
+    async with Session(transport=agent, telemetry=recorder.telemetry, forward_subagent_text=True) as session:
+        await session.ask("go")
+    found: dict[str, list[Any]] = {}
+    for name, point in recorder.points():
+        found.setdefault(name, []).append(point)
+
+    def sums(name: str) -> dict[str, int]:
+        return {point.attributes["gen_ai.agent.name"]: point.sum for point in found[name]}
+
+    assert sums("gen_ai.invoke_agent.inference_calls") == {"Claude Code": 3, "general-purpose": 2}
+    assert sums("gen_ai.invoke_agent.tool_calls") == {"Claude Code": 3, "general-purpose": 1}
+    bounds = {name: points[0].explicit_bounds for name, points in found.items() if "_bounds" in str(points)}
+    assert bounds["gen_ai.invoke_agent.duration"][-1] == pytest.approx(409.6)
+    assert bounds["gen_ai.execute_tool.duration"][-1] == pytest.approx(81.92)
+    assert bounds["gen_ai.invoke_agent.tool_calls"] == (1, 2, 4, 8, 16, 32, 64, 128)
+    if semconv == "1.41":
+        assert bounds["gen_ai.client.token.usage"][-1] == 67108864
+    tokens = [points for name, points in found.items() if "token" in name]
+    assert {point.attributes["gen_ai.operation.name"] for points in tokens for point in points} == {"chat"}
 
 
 async def test_labels_that_a_model_makes_up_come_to_an_end(recorder: Recorder) -> None:

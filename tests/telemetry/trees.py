@@ -64,10 +64,11 @@ class Played:
             self._follower.prompt_sent(state, frame)
             self.routing.sent(state, str(frame.get("uuid") or self._now), self._now)
         elif frame.get("type") == "control_response":
-            asked = self._asked.pop(str(frame["response"].get("request_id")), None)
+            reply = frame["response"]
+            asked = self._asked.pop(str(reply.get("request_id")), None)
             if asked is not None:
-                context, event = asked
-                context.run(self._follower.put, event)
+                context, request = asked
+                context.run(self._follower.put, _handled(request, reply))
 
     def _receive(self, record: tapes.Recorded) -> None:
         if record.direction != "cli->host":
@@ -77,22 +78,26 @@ class Played:
                 context = self._context.copy()
                 request = cast("Any", event.request)
                 context.run(self._follower.answering, request)
-                self._asked[str(event.id)] = context, _answer(request)
+                self._asked[str(event.id)] = context, request
             elif not isinstance(event, (*_REQUEST_EVENTS, KeepAlive, TranscriptMirror)):
                 self.routing.receive([cast("Any", event)], {type(event)}, 1, self._now)
 
 
-def _answer(ask: Any) -> Any:
-    """What is told of an answer at once."""
-    common: dict[str, Any] = {"seconds": 0.0, "outcome": "answered"}
+def _handled(ask: Any, reply: Any) -> Any:
+    """What is told of a request that got this reply at once."""
+    is_refused, given = reply["subtype"] == "error", reply.get("response")
+    # Some replies of the recordings are nonsense on purpose.
+    answer: dict[str, Any] = given if isinstance(given, dict) else {}
+    common: dict[str, Any] = {"seconds": 0.0, "outcome": "failed" if is_refused else "answered"}
     if ask.subtype == "can_use_tool":
-        facts = {"tool_name": ask.tool_name, "input": ask.input, "decision": "allow", "reason": ""}
+        decision = "deny" if is_refused else answer.get("behavior", "ask")
+        facts = {"tool_name": ask.tool_name, "input": ask.input, "decision": decision, "reason": ""}
         return PermissionHandled(tool_use_id=ask.tool_use_id, **facts, **common)
     if ask.subtype == "hook_callback":
         event = str(getattr(ask.input, "hook_event_name", ""))
-        return HookHandled(tool_use_id=ask.tool_use_id, event=event, name="hook", answer={}, **common)
+        return HookHandled(tool_use_id=ask.tool_use_id, event=event, name="hook", answer=answer, **common)
     if ask.subtype != "mcp_message":
-        return ElicitationHandled(server=ask.subtype, action="accept", **common)
+        return ElicitationHandled(server=ask.subtype, action=answer.get("action", "cancel"), **common)
     params = ask.message.get("params") or {}
     meta = params.get("_meta") or {}
     return ToolHandled(
@@ -100,7 +105,7 @@ def _answer(ask: Any) -> Any:
         server=ask.server_name,
         name=str(params.get("name")),
         arguments={},
-        is_error=False,
+        is_error=bool((answer.get("mcp_response", {}).get("result") or {}).get("isError")),
         **common,
     )
 

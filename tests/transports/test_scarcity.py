@@ -23,8 +23,7 @@ from outrider.transports import ProcessTransport
 from outrider.transports._process import watchdog_main as _watchdog_main
 from outrider.transports._process.pipes import Input
 from outrider.transports._process.spawn import remove_folder
-from outrider.transports._process.supervisor import supervisor
-from outrider.transports._process.watchdog import Watchdog
+from outrider.transports._process.supervisor import Watchdog, supervisor
 from outrider.wire import Arrival, UnknownMessage
 from tests.transports.conftest import child, impatient, logged, own_processes
 from tests.transports.test_tree import Stranger, by_marks, is_alive, marked, stranger, tree_of

@@ -19,7 +19,7 @@ from outrider import Approvals, Sessions, fleet
 from outrider.fleet import Journal
 from outrider.view import View, app
 from tests.fleet.test_report import outcome
-from tests.view.sample import AGENT, KEY, OTHER, SESSION, Writer, text, use
+from tests.view.sample import AGENT, INNER, KEY, OTHER, SESSION, Writer, text, use
 from tests.view.serving import chromium, needs_browser, served
 from tests.view.test_guard import write_hostile
 
@@ -134,6 +134,77 @@ def test_a_search_leads_into_a_result(browser: Browser, view: View) -> None:
         expect(page.locator("pre.out", has_text="38 passed in 4.02s")).to_be_in_viewport()
 
 
+def test_finding_in_a_session_marks_it_and_leads_there(browser: Browser, view: View) -> None:
+    with opened(browser, view, f"/s/{SESSION}?start=1") as page:
+        expect(page.locator("#figures .figures")).to_be_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("half_a_cent")
+        expect(page.locator("#found li")).to_have_count(2)
+        expect(page.locator("#outline")).to_be_hidden()
+        marked = (
+            "[...CSS.highlights.get('found')].map((each) => "
+            "each.startContainer.data.slice(each.startOffset, each.endOffset))"
+        )
+        assert set(page.evaluate(marked)) == {"half_a_cent"}
+        page.locator("#found a", has_text="FAILED").click()
+        expect(page.locator("pre.out.bad", has_text="test_half_a_cent")).to_be_in_viewport()
+        page.locator("#find").press("Escape")
+        expect(page.locator("#outline")).to_be_visible()
+        page.keyboard.press("Escape")
+        page.keyboard.press("/")
+        page.keyboard.type("deepest")
+        page.locator("#found a").click()
+        page.wait_for_url(f"**agent={INNER}**")
+        expect(page.locator(".row.current")).to_contain_text("in the deepest of the trees")
+        expect(page.locator("#found li")).to_have_count(1)
+
+
+def test_a_part_of_the_timeline_is_chosen_by_dragging(browser: Browser, view: View) -> None:
+    with opened(browser, view, f"/s/{SESSION}?start=1") as page:
+        expect(page.locator(".timeline .place")).to_be_attached()
+        box = page.locator(".timeline").bounding_box()
+        assert box is not None
+        y = box["y"] + 20
+        page.mouse.move(box["x"] + box["width"] * 0.2, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.3, y, steps=4)
+        page.mouse.up()
+        expect(page.locator("#unzoom")).to_be_visible()
+        first, last = (
+            float(page.locator(".timeline").get_attribute(f"data-{name}") or 0) for name in ("first", "last")
+        )
+        assert 0 < first < last < 60
+        bar = page.locator('.timeline a[aria-label^="Bash, 3.2 s"]')
+        bar.hover()
+        expect(page.locator("#tip")).to_have_text("Bash, 3.2 s, failed")
+        bar.click()
+        expect(page.locator(".row.current .call.failed")).to_be_in_viewport()
+        page.locator("#unzoom").click()
+        expect(page.locator("#unzoom")).to_have_count(0)
+        expect(page.locator(".timeline")).to_have_attribute("data-first", "0.00")
+
+
+def test_code_is_copied_by_itself_and_a_change_as_a_patch(browser: Browser, view: View) -> None:
+    with opened(browser, view, f"/s/{SESSION}/changes") as page:
+        page.locator("pre.diff").first.hover()
+        page.locator("#copy-code").click()
+        expect(page.locator("#toast")).to_have_text("Code copied")
+        copied = page.evaluate("navigator.clipboard.readText()")
+        assert copied.startswith(" def total(lines, discount=0):\n")
+        assert "\n-    amount = 0.0\n+    amount = Decimal(0)\n" in copied
+
+
+def test_keys_lead_to_failures_and_to_what_changed(browser: Browser, view: View) -> None:
+    with opened(browser, view, f"/s/{SESSION}?start=1") as page:
+        page.keyboard.press("x")
+        expect(page.locator(".row.current .call.failed")).to_be_in_viewport()
+        page.keyboard.press("d")
+        page.wait_for_url("**/changes")
+        expect(page.locator(".file")).to_have_count(2)
+        page.get_by_role("link", name="in the conversation").first.click()
+        expect(page.locator(".row.current .call.edits")).to_be_in_viewport()
+
+
 def test_subagents_open_as_a_tree(browser: Browser, view: View) -> None:
     with opened(browser, view, f"/s/{SESSION}") as page:
         page.locator("summary", has_text="Agent").filter(has_text="Look for other").first.click()
@@ -211,7 +282,7 @@ def test_nothing_of_an_agent_runs_or_is_loaded(browser: Browser, tmp_path: Path)
         assert page.evaluate("window.pwned") is None
         assert (
             page.evaluate(
-                "document.querySelectorAll('main style, main script, main svg:not(.timeline), "
+                "document.querySelectorAll('main style, main script, main svg:not(.timeline, .timeline svg), "
                 "[onerror]').length"
             )
             == 0
@@ -228,7 +299,7 @@ def test_nothing_of_an_agent_runs_or_is_loaded(browser: Browser, tmp_path: Path)
 
 PATHS = (
     *("/", "/?q=cent", "/?branch=nowhere", "/fleet", "/approvals", f"/s/{UUID(int=0, version=4)}"),
-    *(f"/s/{SESSION}?start=1", f"/s/{SESSION}?agent={AGENT}", f"/s/{OTHER}"),
+    *(f"/s/{SESSION}?start=1", f"/s/{SESSION}?agent={AGENT}", f"/s/{OTHER}", f"/s/{SESSION}/changes"),
 )
 LOOKS = pytest.mark.parametrize(
     "scheme, width, height",

@@ -23,6 +23,9 @@ PAGES = (
     f"/s/{SESSION}/rows",
     f"/s/{SESSION}/export",
     f"/s/{SESSION}/outline",
+    f"/s/{SESSION}/changes",
+    f"/s/{SESSION}/find",
+    f"/s/{SESSION}/timeline",
     "/watch/sessions",
 )
 
@@ -106,7 +109,8 @@ def test_nothing_can_be_changed_unless_approving_is_switched_on(view: View, tmp_
     for one in (view, quiet):
         looking = client(one)
         headers = {"origin": "http://127.0.0.1:8450"}
-        assert looking.post("/approvals/x", data={"decision": "allow"}, headers=headers).status_code == 403
+        answer = looking.post("/approvals/x", data={"decision": "allow"}, headers=headers)
+        assert answer.status_code == (403 if one is quiet else 404)
         for path in PAGES:
             for method in ("POST", "PUT", "PATCH", "DELETE"):
                 answer = looking.request(method, path, content=b"{}", headers=headers)
@@ -162,6 +166,7 @@ def test_an_address_leads_to_no_other_file(view: View, config: Path, path: str) 
     (config / "secret.jsonl").write_text('{"type":"user","uuid":"x","message":{"content":"TOP SECRET"}}\n')
     answer = client(view).get(path)
     assert answer.status_code in (400, 404)
+    assert 'class="login"' in answer.text or path.startswith(("/static", f"/s/{SESSION}/picture"))
     for word in ("TOP SECRET", "root:", "import annotations", "Traceback"):
         assert word not in answer.text
 
@@ -295,6 +300,8 @@ def write_hostile(config: Path) -> None:
         f"/s/{SESSION}",
         f"/s/{SESSION}/outline",
         f"/s/{SESSION}/rows?agent=x&all=1",
+        f"/s/{SESSION}/changes",
+        f"/s/{SESSION}/find?q=onerror",
         "/?q=window",
         f"/?q={HOSTILE}&project={HOSTILE}&branch={HOSTILE}",
     ],

@@ -20,6 +20,7 @@ from outrider.testing import Simulator, say, use_tool
 from outrider.transcripts import MemoryStore, SessionKey
 from outrider.transports import read_trace
 from outrider.view import View, _live, app
+from outrider.view import _app as app_module
 from outrider.wire import Message, decode
 from tests.view.sample import KEY, SESSION, Writer, text, use
 from tests.view.serving import client, served
@@ -167,6 +168,57 @@ def test_a_store_is_followed(config: Path) -> None:
         key: SessionKey = {"project_key": KEY, "session_id": SESSION}
         anyio.run(store.append, key, lines)
         assert "From another machine" in stream.next("rows")["data"]
+
+
+class Wavering(MemoryStore):
+    """A store that cannot be reached at times."""
+
+    is_away = False
+
+    async def load(self, key: SessionKey) -> Any:
+        if self.is_away:
+            raise ConnectionError("no route to the store")
+        return await super().load(key)
+
+    async def get_session_summary(self, key: Any) -> Any:
+        if self.is_away:
+            raise ConnectionError("no route to the store")
+        return await super().get_session_summary(key)
+
+    async def list_latest_sessions(self, *arguments: Any, **fields: Any) -> Any:
+        if self.is_away:
+            raise ConnectionError("no route to the store")
+        return await super().list_latest_sessions(*arguments, **fields)
+
+
+def test_a_store_that_is_away_is_not_taken_for_a_session_that_is_gone(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_module, "_SLOW", 0.1)
+    store = Wavering()
+    anyio.run(Sessions(config=config).copy, SESSION, Sessions(store))
+    with (
+        followed(app(store)) as (address, cookie),
+        closing(Stream(address, cookie, f"/s/{SESSION}/live?from=0")) as stream,
+        closing(Stream(address, cookie, "/watch/sessions")) as listed,
+    ):
+        assert listed.piece() == "retry: 2000\n\n"
+        while "begin with the model" not in stream.next("rows")["data"]:
+            pass
+        store.is_away = True
+        assert "no route to the store" in stream.next("away")["data"]
+        listed.next("changed")
+        with closing(Stream(address, cookie, "/")) as page:
+            assert page.status == 502
+        w = Writer()
+        w.count = 9_000
+        w.prompt("Written meanwhile")
+        lines: Any = w.lines
+        key: SessionKey = {"project_key": KEY, "session_id": SESSION}
+        anyio.run(store.append, key, lines)
+        store.is_away = False
+        assert "Written meanwhile" in stream.next("rows")["data"]
+        listed.next("changed")
 
 
 def test_the_list_tells_that_it_changed(view: View, config: Path) -> None:

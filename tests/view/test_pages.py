@@ -18,7 +18,7 @@ from outrider.errors import OptionsError
 from outrider.transcripts import MemoryStore
 from outrider.view import View, app
 from tests.cases import every_case
-from tests.view.sample import AGENT, INNER, OTHER, SESSION, Writer, text, touch, write
+from tests.view.sample import AGENT, INNER, KEY, OTHER, SESSION, Writer, text, touch, use, write
 from tests.view.serving import client
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
@@ -207,7 +207,74 @@ def test_the_timeline_shows_how_full_the_context_was(view: View) -> None:
     page = client(view).get(f"/s/{SESSION}/outline").text
     assert "Context, at most 41,912 tokens" in page
     path = re.findall(r'd="(M[^"]+)" class="context"', page)[0]
-    assert re.fullmatch(r"M\d+ 31(H\d+V[\d.]+)+H992V31Z", path)
+    assert re.fullmatch(r"M\d+ 31(H\d+V[\d.]+)+H1000V31Z", path)
+
+
+def test_a_part_of_the_timeline(view: View) -> None:
+    looking = client(view)
+
+    def bars(page: str) -> dict[str, str]:
+        return dict(re.findall(r'<a href="[^"]+" aria-label="([^"]+)"[^>]*><rect x="([\d.-]+)"', page))
+
+    whole = bars(looking.get(f"/s/{SESSION}/outline").text)
+    assert {"Edit, 0.3 s", "Bash, 3.2 s, failed", "mcp__tracker__create_issue, 0.9 s"} <= whole.keys()
+    part = looking.get(f"/s/{SESSION}/timeline?from=1500&to=2600").text
+    assert 'data-first="15.00" data-last="26.00"' in part
+    assert "Bash, 3.2 s, failed" in bars(part)
+    assert "Edit, 0.3 s" not in bars(part)
+    assert 'id="unzoom"' in part
+    for odd in ("from=0&to=0", "from=999999999&to=0", "from=0&to=999999999999"):
+        assert looking.get(f"/s/{SESSION}/timeline?{odd}").status_code == 200
+    for bad in ("", "from=-1&to=5", "from=x&to=5"):
+        assert looking.get(f"/s/{SESSION}/timeline?{bad}").status_code == 400
+
+
+def test_the_changes_of_a_session_file_by_file(view: View, config: Path) -> None:
+    inside = config / "projects" / KEY / SESSION / "subagents"
+    w = Writer(agent="a9")
+    w.prompt("Change it", 0)
+    w.say(use("s1", "Edit", file_path="/srv/shop/src/totals.py", old_string="CENT", new_string="PENNY"))
+    w.result("s1", "ok")
+    w.say(use("s2", "Write", file_path="/etc/passwd", content="x"))
+    w.result("s2", "It may not", error=True)
+    w.say(use("s3", "Edit", file_path="/srv/shop/never.py", old_string="a", new_string="b"))
+    (inside / "agent-a9.jsonl").write_bytes(w.data())
+    looking = client(view)
+    page = looking.get(f"/s/{SESSION}/changes").text
+    said = words(page)
+    assert re.findall(r'<summary><span class="path">([^<]+)', page) == [
+        "src/totals.py",
+        "tests/test_totals.py",
+    ]
+    for expected in ("+11 -4 in 2 files", "src/totals.py +4 -4", "tests/test_totals.py new +7 -0"):
+        assert expected.replace("-", "\N{MINUS SIGN}") in said
+    assert "agent=a9" in page
+    links = [unescape(each) for each in re.findall(r'<a href="([^"]+)">in the conversation', page)]
+    for link in links:
+        address, _, place = link.partition("#")
+        assert f'id="{place}"' in looking.get(address).text
+    nothing = words(looking.get(f"/s/{OTHER}/changes").text)
+    assert "No file was edited" in nothing
+
+
+@every_case(
+    "query, count, expected",
+    [
+        ("forêt", 0, "Nothing was found"),
+        ("DEEPEST", 1, "in the deepest of the trees"),
+        ("38 passed", 1, "38 passed in 4.02s"),
+        ("<script>", 0, "Nothing was found"),
+        ("", 0, "Nothing was found"),
+    ],
+)
+def test_finding_in_a_session(view: View, query: str, count: int, expected: str) -> None:
+    looking = client(view)
+    page = looking.get(f"/s/{SESSION}/find", params={"q": query}).text
+    links = [unescape(each) for each in re.findall(r'<li><a href="([^"]+)"', page)]
+    assert (len(links), expected in words(page)) == (count, True)
+    for link in links:
+        address, _, place = link.partition("#")
+        assert f'id="{place}"' in looking.get(address).text
 
 
 def test_what_the_program_says_is_no_prompt(tmp_path: Path) -> None:
@@ -267,6 +334,16 @@ def test_the_colors_of_a_terminal(printed: str, shown: str) -> None:
     from outrider.view._pages.tools import terminal
 
     assert terminal(printed) == shown
+
+
+@every_case(
+    "seconds, said",
+    [(0, "0 ms"), (0.042, "42 ms"), (0.0996, "0.1 s"), (59.97, "1 m 0 s"), (7300, "2 h 1 m"), (None, "")],
+)
+def test_how_long_something_took(seconds: float | None, said: str) -> None:
+    from outrider.view._pages.markup import lasting
+
+    assert lasting(seconds) == said
 
 
 def test_pictures_are_served_by_themselves(view: View) -> None:
@@ -428,7 +505,17 @@ def test_sessions_that_run_are_marked(view: View, config: Path) -> None:
     looking = client(view)
     assert "dot live" not in looking.get("/").text
     touch(path, time.time())
-    assert "dot live" in looking.get("/").text
+    page = looking.get("/").text
+    assert "dot live" in page
+    assert '<small class="doing">I&#x27;ll begin with the model.</small>' in page
+    w = Writer()
+    w.say(use("w1", "Read", file_path="/srv/shop/src/refunds.py"))
+    with path.open("ab") as file:
+        file.write(w.data())
+    touch(path, time.time() - 300)
+    assert '<small class="doing">Read src/refunds.py</small>' in looking.get("/").text
+    touch(path, time.time() - 3_000)
+    assert "dot live" not in looking.get("/").text
 
 
 def test_a_rewound_conversation_says_so(tmp_path: Path) -> None:

@@ -88,8 +88,13 @@ class TestUpdate:
         assert PermissionUpdate.from_dict(wire).to_dict() == wire
 
     def test_unset_keys_stay_out(self) -> None:
-        assert PermissionUpdate("addRules").to_dict() == {"type": "addRules"}
-        assert PermissionUpdate("setMode", mode="plan").to_wire() == {"type": "setMode", "mode": "plan"}
+        session = {"destination": "session"}
+        assert PermissionUpdate("addRules").to_dict() == {"type": "addRules", **session}
+        assert PermissionUpdate("setMode", mode="plan").to_wire() == {
+            "type": "setMode",
+            "mode": "plan",
+            **session,
+        }
 
     def test_unknown_type_keeps_all_that_is_set(self) -> None:
         update = PermissionUpdate("newKind", mode="plan", directories=["/a"])
@@ -127,7 +132,7 @@ class TestUpdate:
     def test_a_change_counts_more_than_what_was_received(self) -> None:
         update = PermissionUpdate.from_dict({"type": "setMode", "mode": "plan", "extra": 1})
         update.mode = "default"
-        assert update.to_dict() == {"type": "setMode", "mode": "default"}
+        assert update.to_dict() == {"type": "setMode", "mode": "default", "destination": "session"}
 
     def test_list_of_updates(self) -> None:
         data = [{"type": "setMode", "mode": "plan"}, "junk", None, {}]

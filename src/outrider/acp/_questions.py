@@ -282,7 +282,7 @@ class Questions:
 
 
 class _Filled(BaseModel):
-    """Any answer to a form: actions of later versions are no acceptance."""
+    """Any answer to a form: actions of later versions do not accept."""
 
     action: str
     content: dict[str, object] | None = None

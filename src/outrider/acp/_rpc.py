@@ -310,7 +310,7 @@ def _encode(frame: JsonObject) -> bytes:
     try:
         return msgspec.json.encode(frame) + b"\n"
     except UnicodeEncodeError:
-        # Half of a surrogate pair is no text: as an escape, most editors could not read the frame.
+        # Half of a surrogate pair is not text: as an escape, most editors could not read the frame.
         return json.dumps(frame, ensure_ascii=False).encode(errors="replace") + b"\n"
 
 

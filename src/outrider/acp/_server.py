@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
@@ -44,6 +45,8 @@ P = TypeVar("P", bound=BaseModel)
 
 _PAGE: Final = 50
 """So many sessions are listed at once."""
+
+_CURSOR: Final = re.compile(r"[1-9][0-9]{0,8}")
 
 _ALWAYS_OTHERS: Final = ("continue_conversation", "resume", "fork_session", "session_id", "resume_session_at")
 """Options that name a session: the editor does that."""
@@ -252,8 +255,8 @@ class _Server:
         return _begun(session, partial(schema.ForkSessionResponse, session_id=session_id))
 
     async def _list(self, params: schema.ListSessionsRequest) -> schema.ListSessionsResponse:
-        offset = int(params.cursor) if params.cursor and params.cursor.isdecimal() else 0
-        if params.cwd and not Path(params.cwd).is_absolute():
+        offset = int(params.cursor) if params.cursor and _CURSOR.fullmatch(params.cursor) else 0
+        if params.cwd is not None and not Path(params.cwd).is_absolute():
             raise invalid(f"`cwd` is {params.cwd!r}, and has to be an absolute path")
         if params.cursor and not offset:
             raise invalid(f"`cursor` is {params.cursor!r}, which no list has given")
@@ -299,7 +302,8 @@ class _Server:
         return session
 
     def _prompt(self, params: schema.PromptRequest) -> Awaitable[Answered]:
-        return self._found(params.session_id).prompt(read_prompt(params.prompt))
+        session = self._found(params.session_id)
+        return session.prompt(read_prompt(params.prompt), params.field_meta or {})
 
     def _cancel(self, params: schema.CancelNotification) -> None:
         self._found(params.session_id).cancel()

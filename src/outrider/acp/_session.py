@@ -18,7 +18,7 @@ from outrider.acp._editor import EditorTools
 from outrider.acp._prompts import invalid
 from outrider.acp._questions import Questions
 from outrider.acp._rpc import AUTH_REQUIRED, INTERNAL, INVALID_REQUEST, RpcError
-from outrider.acp._updates import Updates, changes_info
+from outrider.acp._updates import Updates
 from outrider.approvals import SessionParked
 from outrider.errors import (
     ApiFailed,
@@ -31,7 +31,13 @@ from outrider.errors import (
 )
 from outrider.options import PermissionShadowedWarning
 from outrider.session import Session, SessionState
-from outrider.wire import ResultMessage
+from outrider.session._connection.observers import instrument_of
+from outrider.wire import (
+    CommandsChangedMessage,
+    ElicitationCompleteMessage,
+    ResultMessage,
+    StatusMessage,
+)
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -42,7 +48,7 @@ if TYPE_CHECKING:
     from outrider.acp._updates import Update
     from outrider.options import OptionFields, Options
     from outrider.session import Result, Turn
-    from outrider.wire import ContentBlock
+    from outrider.wire import ContentBlock, JsonObject
 
     ConfigOption: TypeAlias = schema.SessionConfigOptionSelect | schema.SessionConfigOptionBoolean
 
@@ -58,6 +64,8 @@ _MODES: Final = {
 }
 """Their names and what they do."""
 
+_TRACE: Final = ("traceparent", "tracestate", "baggage")
+"""What the protocol reserves for traces."""
 _KEPT_RESULTS: Final = 16
 _AUTH: Final = ("authentication_failed", "oauth_org_not_allowed")
 
@@ -153,16 +161,19 @@ class AgentSession:
         try:
             async for message in session:
                 await self.updates.show(message)
-                match changes_info(message):
-                    case "commands":
+                match message:
+                    case CommandsChangedMessage():
                         await self.updates.commands(session.info)
-                    case "mode":
+                    case StatusMessage(permission_mode=str()):
                         await self.tell_settings()
-                    case None:
+                    case ElicitationCompleteMessage():
+                        done = schema.CompleteElicitationNotification(elicitation_id=message.elicitation_id)
+                        await self._rpc.notify("elicitation/complete", done)
+                    case ResultMessage():
+                        self._results.append(message)
+                        self._wake()
+                    case _:
                         pass
-                if isinstance(message, ResultMessage):
-                    self._results.append(message)
-                    self._wake()
         except OutriderError as error:
             log.info("the session %s has ended: %s", self.id, error)
         except Exception:
@@ -187,15 +198,15 @@ class AgentSession:
 
     # Prompts.
 
-    def prompt(self, blocks: list[ContentBlock]) -> Awaitable[schema.PromptResponse]:
-        """Begin with a prompt; gives the work that leads to its answer."""
+    def prompt(self, blocks: list[ContentBlock], meta: JsonObject) -> Awaitable[schema.PromptResponse]:
+        """Begin with a prompt; gives the work that leads to its answer. `meta` may name its trace."""
         before = self._prompt
         if before is not None and not before.is_cancelled:
             raise RpcError(
                 INVALID_REQUEST, f"a prompt of the session {self.id} is still running: cancel it first"
             )
         prompt = self._prompt = _Prompt()
-        return self._run(prompt, before, blocks)
+        return self._run(prompt, before, blocks, meta)
 
     def cancel(self) -> None:
         """End the prompt that runs, if there is one."""
@@ -214,8 +225,11 @@ class AgentSession:
             log.info("a turn of the session %s cannot be cancelled: %s", self.id, error)
 
     async def _run(
-        self, prompt: _Prompt, before: _Prompt | None, blocks: list[ContentBlock]
+        self, prompt: _Prompt, before: _Prompt | None, blocks: list[ContentBlock], meta: JsonObject
     ) -> schema.PromptResponse:
+        carrier = {name: value for name in _TRACE if isinstance(value := meta.get(name), str)}
+        if carrier and (instrument := instrument_of(self._options)) is not None:
+            instrument.resume(carrier)
         try:
             if before is not None:
                 await before.done.wait()
@@ -369,18 +383,18 @@ def _choice(value: str, name: str, description: str | None = None) -> schema.Ses
 
 
 def _stop_reason(result: Result) -> schema.StopReason:
-    error = result.error
-    if isinstance(error, LimitReached) and error.kind == "max_turns":
-        return "max_turn_requests"
-    if error is not None:
-        raise failure_of(error)
-    match None if result.message is None else result.message.stop_reason:
-        case "refusal":
-            return "refusal"
-        case "max_tokens":
-            return "max_tokens"
-        case _:
+    match result.error:
+        case None:
             return "end_turn"
+        case LimitReached(kind="max_turns"):
+            return "max_turn_requests"
+        # Why, the agent has said in a message.
+        case ApiFailed(kind="max_output_tokens"):
+            return "max_tokens"
+        case ApiFailed(kind="refusal"):
+            return "refusal"
+        case error:
+            raise failure_of(error)
 
 
 def _usage(result: Result) -> schema.Usage:

@@ -26,33 +26,16 @@ if TYPE_CHECKING:
         schema.ContentToolCallContent | schema.FileEditToolCallContent | schema.TerminalToolCallContent
     )
 
-_KINDS: Final[Mapping[str, schema.ToolKind]] = {
-    "Read": "read",
-    "NotebookRead": "read",
-    "LS": "search",
-    "Glob": "search",
-    "Grep": "search",
-    "LSP": "search",
-    "ToolSearch": "search",
-    "Edit": "edit",
-    "MultiEdit": "edit",
-    "Write": "edit",
-    "NotebookEdit": "edit",
-    "Bash": "execute",
-    "PowerShell": "execute",
-    "Monitor": "execute",
-    "WebFetch": "fetch",
-    "WebSearch": "fetch",
-    "Agent": "think",
-    "Task": "think",
-    "TodoWrite": "think",
-    "TaskCreate": "think",
-    "TaskUpdate": "think",
-    "TaskList": "think",
-    "TaskGet": "think",
-    "EnterPlanMode": "switch_mode",
-    "ExitPlanMode": "switch_mode",
+_TOOLS: Final[Mapping[schema.ToolKind, str]] = {
+    "read": "Read NotebookRead",
+    "search": "LS Glob Grep LSP ToolSearch",
+    "edit": "Edit MultiEdit Write NotebookEdit",
+    "execute": "Bash PowerShell Monitor",
+    "fetch": "WebFetch WebSearch",
+    "think": "Agent Task TodoWrite TaskCreate TaskUpdate TaskList TaskGet",
+    "switch_mode": "EnterPlanMode ExitPlanMode",
 }
+_KINDS: Final = {name: kind for kind, names in _TOOLS.items() for name in names.split()}
 _PATHS: Final = ("file_path", "notebook_path", "filePath", "path")
 _LONGEST_TITLE: Final = 200
 _MOST_OLD_TEXT: Final = 1024 * 1024

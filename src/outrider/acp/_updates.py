@@ -6,8 +6,8 @@ Does not ask the editor anything: `_questions` does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from acp import schema
@@ -17,12 +17,12 @@ from outrider.options._validators import is_list
 from outrider.transcripts._export.turns import FROM_PROGRAM
 from outrider.wire import (
     AssistantMessage,
-    CommandsChangedMessage,
     CompactBoundaryMessage,
+    DocumentBlock,
+    ImageBlock,
     LocalCommandOutputMessage,
     ResultMessage,
     SessionTitleChangedMessage,
-    StatusMessage,
     StreamEvent,
     TextBlock,
     ThinkingBlock,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         | schema.SessionInfoUpdate
         | schema.UsageUpdate
     )
+    Content: TypeAlias = schema.TextContentBlock | schema.ImageContentBlock | schema.ResourceContentBlock
 
 log = logging.getLogger("outrider.acp")
 
@@ -77,8 +78,12 @@ class Updates:
         """The agent's list of tasks, by their ids."""
         self._is_streamed = False
         """Whether the text of the next whole message has come in pieces."""
-        self._used = 0
-        """Tokens in the context window."""
+        self._message: str | None = None
+        """The id of the message that the agent speaks in."""
+        self._context: Mapping[str, int] = {}
+        """Tokens in the context window, by kind."""
+        self._cost = self._earlier_cost = 0.0
+        """What the agent says that the session has cost, and what it no longer says."""
 
     async def show(self, message: Message) -> None:
         """Tell what a message says to its reader. What cannot be told is logged: the next one can be."""
@@ -90,15 +95,7 @@ class Updates:
     async def _show(self, message: Message) -> None:
         match message:
             case StreamEvent(parent_tool_use_id=None):
-                if text := message.text:
-                    self._is_streamed = True
-                    await self.say(text)
-                elif thinking := message.thinking:
-                    self._is_streamed = True
-                    await self._think(thinking)
-                elif message.event.get("type") == "message_start":
-                    # What an attempt that failed has streamed is not what comes now.
-                    self._is_streamed = False
+                await self._piece(message)
             case AssistantMessage():
                 await self._answer(message)
             case UserMessage():
@@ -106,37 +103,62 @@ class Updates:
             case ResultMessage():
                 await self._usage(message)
             case CompactBoundaryMessage():
-                self._used = message.compact_metadata.get("post_tokens", self._used)
+                if tokens := message.compact_metadata.get("post_tokens"):
+                    self._context = {"": tokens}
             case SessionTitleChangedMessage():
                 await self._send(_titled(message.title))
             case LocalCommandOutputMessage():
-                await self.say(message.content)
+                await self.say(message.content, message.uuid)
             case _:
                 pass
 
     # Words.
 
-    async def say(self, text: str) -> None:
-        """Words of the agent."""
+    async def say(self, text: str, message_id: str | None = None) -> None:
+        """Words of the agent, in this message or, without an id, in one of their own."""
         if text:
             await self._send(
-                schema.AgentMessageChunk(session_update="agent_message_chunk", content=text_block(text))
+                schema.AgentMessageChunk(
+                    session_update="agent_message_chunk", content=text_block(text), message_id=message_id
+                )
             )
 
     async def _think(self, text: str) -> None:
+        # Not with the id of the message: a reply with the same one would be taken for more of the thought.
+        id = None if self._message is None else f"{self._message}-thought"
         await self._send(
-            schema.AgentThoughtChunk(session_update="agent_thought_chunk", content=text_block(text))
+            schema.AgentThoughtChunk(
+                session_update="agent_thought_chunk", content=text_block(text), message_id=id
+            )
         )
+
+    async def _piece(self, message: StreamEvent) -> None:
+        if text := message.text:
+            self._is_streamed = True
+            await self.say(text, self._message)
+        elif thinking := message.thinking:
+            self._is_streamed = True
+            await self._think(thinking)
+        elif message.event.get("type") == "message_start":
+            # What an attempt that failed has streamed is not what comes now.
+            self._is_streamed = False
+            started = message.event.get("message")
+            self._message = str(started["id"]) if is_object(started) and started.get("id") else None
+        elif message.event.get("type") == "message_delta":
+            self._count(message.event.get("usage"), self._context)
+
+    def _count(self, usage: object, before: Mapping[str, int]) -> None:
+        given = usage if is_object(usage) else {}
+        counts = {key: count for key in _COUNTED if isinstance(count := given.get(key), int)}
+        if counts:
+            self._context = {**before, **counts}
 
     async def _answer(self, message: AssistantMessage) -> None:
         is_main = message.parent_tool_use_id is None
         is_new = is_main and not self._is_streamed
         if is_main:
-            if usage := message.usage:
-                counts = cast("Mapping[str, object]", usage)
-                self._used = (
-                    sum(count for key in _COUNTED if isinstance(count := counts.get(key), int)) or self._used
-                )
+            self._message = message.message_id or self._message
+            self._count(message.usage, {})
             if any(isinstance(each, TextBlock | ThinkingBlock) for each in message.content):
                 # The pieces of one block come before it, and those of the next after it.
                 self._is_streamed = False
@@ -148,7 +170,7 @@ class Updates:
 
     async def _block(self, block: ContentBlock) -> None:
         if isinstance(block, TextBlock):
-            await self.say(block.text)
+            await self.say(block.text, self._message)
         elif isinstance(block, ThinkingBlock) and block.thinking:
             await self._think(block.thinking)
 
@@ -171,9 +193,9 @@ class Updates:
         if id in self._calls:
             return
         call = self._calls[id] = ToolCall(id, name, input, self._cwd, is_main=parent is None)
-        if call.name == "TodoWrite":
+        if call.name == "TodoWrite" and call.is_main:
             await self._todos(input)
-        elif call.name not in _PLAN_TOOLS:
+        elif not _is_plan(call):
             await self._send(
                 schema.ToolCallStart(
                     session_update="tool_call",
@@ -207,7 +229,7 @@ class Updates:
         await self._tell_of(call, status, content=content)
 
     async def _tell_of(self, call: ToolCall, status: schema.ToolCallStatus | None, **more: object) -> None:
-        if call.name not in _PLAN_TOOLS:
+        if not _is_plan(call):
             fields: dict[str, Any] = {"tool_call_id": call.id, "status": status, **more}
             await self._send(schema.ToolCallProgress(session_update="tool_call_update", **fields))
 
@@ -221,7 +243,7 @@ class Updates:
         self._announced.pop(block.tool_use_id, None)
         if call is None:
             return
-        if call.name in _PLAN_TOOLS:
+        if _is_plan(call):
             await self._task(call, output)
             return
         line = call.first_line(output)
@@ -271,19 +293,19 @@ class Updates:
     # The session.
 
     async def _usage(self, message: ResultMessage) -> None:
-        models = cast("Mapping[str, Mapping[str, object]]", message.model_usage or {})
-        sizes = [size for each in models.values() if isinstance(size := each.get("contextWindow"), int)]
-        if not sizes:
-            return
-        cost = message.total_cost_usd
-        await self._send(
-            schema.UsageUpdate(
-                session_update="usage_update",
-                used=self._used,
-                size=max(sizes),
-                cost=None if cost is None else schema.Cost(amount=cost, currency="USD"),
+        models = [each for each in (message.model_usage or {}).values() if is_object(each)]
+        size = max((each["contextWindow"] for each in models if "contextWindow" in each), default=0)
+        cost = self._cost if message.total_cost_usd is None else message.total_cost_usd
+        if cost < self._cost:
+            # It counts from 0 after `/clear`, and so does an agent that took the place of a lost one.
+            self._earlier_cost += self._cost
+        self._cost = cost
+        if size:
+            total = schema.Cost(amount=self._earlier_cost + cost, currency="USD")
+            used = sum(self._context.values())
+            await self._send(
+                schema.UsageUpdate(session_update="usage_update", used=used, size=size, cost=total)
             )
-        )
 
     async def commands(self, info: SessionInfo) -> None:
         """Tell which slash commands there are."""
@@ -309,9 +331,11 @@ class Updates:
             if message is None or entry.is_meta or entry.is_sidechain or entry.is_compact_summary:
                 continue
             if isinstance(message, UserMessage):
-                for text in (each for each in _prompt_texts(message) if not each.startswith(FROM_PROGRAM)):
+                for content in _prompt(message):
                     await self._send(
-                        schema.UserMessageChunk(session_update="user_message_chunk", content=text_block(text))
+                        schema.UserMessageChunk(
+                            session_update="user_message_chunk", content=content, message_id=entry.uuid
+                        )
                     )
             await self.show(message)
         await self.end_calls()
@@ -320,17 +344,25 @@ class Updates:
 _COUNTED: Final = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
-def changes_info(message: Message) -> Literal["commands", "mode"] | None:
-    """What of the session's settings a message may have changed."""
-    if isinstance(message, CommandsChangedMessage):
-        return "commands"
-    return "mode" if isinstance(message, StatusMessage) and message.permission_mode else None
+def _is_plan(call: ToolCall) -> bool:
+    # The list of a subagent is not that of the agent.
+    return call.name in _PLAN_TOOLS and (call.is_main or call.name != "TodoWrite")
 
 
-def _prompt_texts(message: UserMessage) -> list[str]:
-    if isinstance(message.content, str):
-        return [message.content]
-    return [each.text for each in message.content if isinstance(each, TextBlock)]
+def _prompt(message: UserMessage) -> Iterator[Content]:
+    """What the person wrote, in the form in which editors send it."""
+    given = message.content
+    for block in [TextBlock(given)] if isinstance(given, str) else given:
+        if isinstance(block, TextBlock) and not block.text.startswith(FROM_PROGRAM):
+            yield text_block(block.text)
+        elif isinstance(block, ImageBlock):
+            data, kind = block.source.get("data"), block.source.get("media_type")
+            if isinstance(data, str) and isinstance(kind, str):
+                yield schema.ImageContentBlock(type="image", data=data, mime_type=kind)
+        elif isinstance(block, DocumentBlock) and block.title:
+            yield schema.ResourceContentBlock(
+                type="resource_link", name=block.title, uri=block.context or block.title
+            )
 
 
 def _entry(task: object, words: str) -> schema.PlanEntry | None:

@@ -234,15 +234,16 @@ class _Chat:
         for name, text in _OWN.items():
             table.add_row(Text(name, style="bold"), text)
         theirs = [command for command in self._session.info.commands if command.name not in self._commands]
-        if theirs:
+        # The embedded agent lists commands that it does not carry out.
+        if theirs and not self._is_embedded:
             table.add_row()
             table.add_row(Text("commands of Claude Code", style="dim"))
-        for command in sorted(theirs, key=lambda each: each.name):
-            words = one_line(command.description)
-            table.add_row(
-                Text(f"/{one_line(command.name)}", style="bold", no_wrap=True, overflow="ellipsis"),
-                Text(shortened(words, 90), style="dim"),
-            )
+            for command in sorted(theirs, key=lambda each: each.name):
+                words = one_line(command.description)
+                table.add_row(
+                    Text(f"/{one_line(command.name)}", style="bold", no_wrap=True, overflow="ellipsis"),
+                    Text(shortened(words, 90), style="dim"),
+                )
         self._terminal.print(table)
 
     def _model(self, name: str) -> None:

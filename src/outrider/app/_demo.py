@@ -41,7 +41,7 @@ TICKETS: Final = {7: {"title": "Tabs are not parsed", "owner": "Ada", "file": "p
 
 @outrider.tool
 def ticket(number: int) -> dict[str, str]:
-    """Look a ticket up."""
+    """Look up a ticket."""
     return TICKETS[number]
 
 
@@ -83,9 +83,9 @@ def make_script(delay: float) -> list[Step | Callable[[Request], Step]]:
     def clean_up(request: Request) -> Step:
         is_done = not any(result.get("is_error") for result in request.tool_results)
         changed.extend(["parser.py"] if is_done else [])
-        text = "Done. Now what was built:" if is_done else "I leave it as it is. Now what was built:"
+        text = "Done. Now the old build:" if is_done else "I leave it as it is. Now the old build:"
         return answer(
-            words(text), use_tool("Bash", command="rm -rf build", description="Remove what was built")
+            words(text), use_tool("Bash", command="rm -rf build", description="Remove the old build")
         )
 
     def report(_: Request) -> Step:
@@ -93,10 +93,10 @@ def make_script(delay: float) -> list[Step | Callable[[Request], Step]]:
         return answer(words("Then it stays. Here is the report."), filled_in)
 
     return [
-        answer(words("Let me look the ticket up."), use_tool("mcp__tools__ticket", number=7)),
+        answer(words("Let me look up the ticket."), use_tool("mcp__tools__ticket", number=7)),
         use_tool("Read", file_path="parser.py"),
         answer(
-            words(f"`{_BEFORE}` takes a tab for a letter. One line changes that:"),
+            words(f"`{_BEFORE}` does not split at tabs. One line fixes that:"),
             use_tool("Edit", file_path="parser.py", old_string=_BEFORE, new_string=_AFTER),
         ),
         clean_up,

@@ -82,12 +82,12 @@ def program_check(program: str | None, *, with_places: bool) -> tuple[Search, Ch
     """Find Claude Code."""
     search = search_agent(cli_path=program)
     if search.found is not None:
-        return search, Check("program", "ok", f"{search.found} ({search.tried[-1].source})")
+        return search, Check("Claude Code", "ok", f"{search.found} ({search.tried[-1].source})")
     tried = " (-v lists the places)"
     if with_places or program is not None:
         tried = f". Searched: {'; '.join(map(str, search.tried))}"
     advice = f"Install it with `{INSTALL}`, add its folder to PATH, or give its path as `--program`."
-    return search, Check("program", "problem", f"not found{tried}", advice)
+    return search, Check("Claude Code", "problem", f"not found{tried}", advice)
 
 
 def credentials(environ: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
@@ -56,7 +57,7 @@ _Agent: TypeAlias = Annotated[
 ]
 _Bare: TypeAlias = Annotated[
     bool,
-    switch("--bare", help="Without Claude Code's system prompt, and without settings of user and project."),
+    switch("--bare", help="Use no system prompt, and no settings of the user or the project."),
 ]
 _Cwd: TypeAlias = Annotated[str | None, option("--cwd", "-C", metavar="FOLDER", help="Working folder.")]
 
@@ -78,8 +79,7 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             sys.stderr.write(f"{error.format_message()}\n")
         else:
-            text = one_line(error.format_message()).replace("Value error, ", "").rstrip(".")
-            complain(f"error: {text}{'' if text.endswith('?') else '.'} Try `{command} --help`.")
+            complain(f"error: {_usage_problem(error)} Try `{command} --help`.")
         return Code.USAGE
     except SystemExit as leaving:
         # Shell completion ends like this.
@@ -95,6 +95,15 @@ def carry_out(arguments: Sequence[str] | None = None) -> int:
     if code == Code.INTERRUPTED and arguments is None:
         _leave_at_once()
     return code if isinstance(code, int) else Code.OK
+
+
+def _usage_problem(error: typer.TyperException) -> str:
+    """What is wrong with a command line. Of the flags that look like an unknown one, only the nearest."""
+    flag: str = getattr(error, "option_name", "")
+    if nearest := get_close_matches(flag, getattr(error, "possibilities", None) or (), n=1):
+        return f"No such option: {one_line(flag)}. Did you mean '{nearest[0]}'?"
+    text = one_line(error.format_message()).replace("Value error, ", "").rstrip(".")
+    return text if text.endswith("?") else f"{text}."
 
 
 class _SignalReceived(BaseException):
@@ -193,7 +202,7 @@ def run(
             metavar="PROMPT",
         ),
     ] = None,
-    json: Annotated[bool, switch("--json", help="Print the frames, one a line.")] = False,
+    json: Annotated[bool, switch("--json", help="Print the frames, one per line.")] = False,
     output: Annotated[
         str | None, option(metavar="SCHEMA", help="A JSON Schema for the answer: a file, or JSON.")
     ] = None,
@@ -242,7 +251,7 @@ def acp(
 ) -> int:
     """Serve editors over stdio: the Agent Client Protocol."""
     from outrider.app._run import agent_for
-    from outrider.app._servers.acp import serve_editor
+    from outrider.app._serve import serve_editor
 
     with agent_for(agent, fields, is_bare=bare or module is not None) as chosen:
         return serve_editor(module, chosen, editor_tools=editor_tools)
@@ -340,7 +349,7 @@ def view(
             metavar="ADDRESS", help="Let others look, too. Needs a password, in OUTRIDER_VIEW_PASSWORD."
         ),
     ] = "127.0.0.1",
-    approve: Annotated[bool, switch("--approve", help="Let those who look decide about approvals.")] = False,
+    approve: Annotated[bool, switch("--approve", help="Allow decisions on approvals.")] = False,
     store: Annotated[
         str | None,
         option(metavar="URL", envvar="OUTRIDER_STORE", help="Where the sessions of a journal are."),
@@ -350,8 +359,8 @@ def view(
         option(metavar="URL", envvar="OUTRIDER_APPROVALS", help="Where approvals are kept: a URL or a path."),
     ] = None,
 ) -> int:
-    """Look at sessions in a browser, live and kept."""
-    from outrider.app._servers.view import view
+    """Look at live and stored sessions in a browser."""
+    from outrider.app._serve import view
 
     return view(
         what, store=store, approvals=approvals, host=host, port=port, opens=not no_open, approve=approve
@@ -373,7 +382,7 @@ _COMMANDS: Final[dict[str, Callable[..., int]]] = {
 
 _GROUPS: Final[dict[str, tuple[str, dict[str, Callable[..., int]]]]] = {
     "trace": ("Inspect a trace.", {"show": trace_show}),
-    "approvals": ("Decide about what waits for a person.", APPROVAL_COMMANDS),
+    "approvals": ("List and decide what waits for a person.", APPROVAL_COMMANDS),
     "sessions": ("List, read and change stored sessions.", SESSION_COMMANDS),
     "fleet": ("Run, resume and report on batches of tasks.", FLEET_COMMANDS),
 }

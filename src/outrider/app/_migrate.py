@@ -586,5 +586,5 @@ def _summary(changed: Sequence[File], written: Sequence[File] | None, places: in
 
 
 def _readable(path: Path | str) -> str:
-    """A path whose bytes may be no text at all, as text."""
+    """A path whose bytes may not be text at all, as text."""
     return str(path).encode(errors="replace").decode()

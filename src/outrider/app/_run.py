@@ -201,9 +201,9 @@ def _piped() -> str:
 
 def read_schema(given: str) -> Mapping[str, object]:
     """Read the JSON Schema of `--output`, a file or JSON. Raises `Failed`."""
-    shown = "it" if given.lstrip().startswith("{") else given
+    shown = "the text" if given.lstrip().startswith("{") else given
     try:
-        data = given.encode() if shown == "it" else Path(given).read_bytes()
+        data = given.encode() if given.lstrip().startswith("{") else Path(given).read_bytes()
         value: object = msgspec.json.decode(data)
     except OSError as error:
         reason = error.strerror or str(error)

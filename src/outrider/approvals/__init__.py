@@ -1,4 +1,4 @@
-"""Approvals that wait: what the agent asks a person lies in a store, and the process may end meanwhile.
+"""Approvals that wait: what the agent asks a person is kept in a store, and the process may end meanwhile.
 
 `Approvals` keeps and decides them; sessions ask and go on. Does not know agents.
 """

@@ -23,9 +23,11 @@ from outrider.redaction import preview_value
 from outrider.wire import JsonObject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable
 
 State: TypeAlias = Literal["pending", "granted", "denied", "expired", "claimed", "done", "unknown"]
+Step: TypeAlias = "Callable[[Approval, float], Approval]"
+"""Makes the next state of an approval, at this time. Raises `ApprovalSettled` if it is too late for it."""
 Kind: TypeAlias = Literal["tool", "question", "plan"]
 
 STATES: Final = get_args(State)
@@ -33,12 +35,14 @@ STATES: Final = get_args(State)
 KINDS: Final[dict[str, Kind]] = {"AskUserQuestion": "question", "ExitPlanMode": "plan"}
 """Tools that ask a person by themselves."""
 
-_SETTLED_KEPT: Final = 100
-"""How many settled ones a session keeps."""
+_KEPT_BYTES: Final = 1_000_000
+"""How much of settled ones a session keeps."""
+_LEAST_BYTES: Final = 10_000
+"""How much each counts at least."""
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A call that waits for a person, or has waited. It is a value: `Approvals.get` has the newest."""
+    """A call that waits for a person, or did. It is a snapshot: `Approvals.get` returns the current state."""
 
     id: str
     session_id: str
@@ -72,19 +76,19 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Which run of the session has begun the call."""
     claimed_at: float | None = None
     is_delivered: bool = False
-    """Whether the model has been told of a denial."""
+    """Whether the session has gone on since: a turn that knew of the decision has ended."""
     outcome: str = ""
     """What became of the call: `succeeded` or `failed`."""
 
     @property
     def is_open(self) -> bool:
         """Whether something still has to happen: a decision, or the session has to go on."""
-        return self.state in ("pending", "granted", "claimed") or self.is_ready
+        return not self.is_delivered
 
     @property
     def is_ready(self) -> bool:
         """Whether it is decided, and the session has not gone on since."""
-        return self.state == "granted" or (self.state in ("denied", "expired") and not self.is_delivered)
+        return self.state != "pending" and not self.is_delivered
 
     @property
     def given_input(self) -> JsonObject:
@@ -100,7 +104,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __str__(self) -> str:
         return f"{self.tool} {preview_value(self.input)}"
 
-    # Steps. Each raises `ApprovalSettled` if it is too late for it.
+    # Steps.
 
     def granted(self, now: float, *, by: str, new_input: JsonObject | None) -> Approval:
         self._require("pending")
@@ -116,21 +120,21 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self
         return replace(self, state="expired", decided_at=now)
 
-    def claimed(self, now: float, claim: str) -> Approval:
+    def claimed(self, now: float, *, claim: str) -> Approval:
         self._require("granted")
         return replace(self, state="claimed", claim=claim, claimed_at=now)
 
-    def done(self, claim: str, outcome: str) -> Approval:
+    def done(self, now: float, *, claim: str, outcome: str) -> Approval:
         self._require("claimed")
         if self.claim != claim:
             raise ApprovalSettled(self.id, self.state, self.by)
         return replace(self, state="done", outcome=outcome)
 
-    def unknown(self) -> Approval:
+    def unknown(self, now: float) -> Approval:
         self._require("claimed")
         return replace(self, state="unknown")
 
-    def parked(self, *, is_deferred: bool) -> Approval:
+    def parked(self, now: float, *, is_deferred: bool) -> Approval:
         """The session does not wait for it any longer."""
         self._require("pending")
         return replace(self, is_deferred=is_deferred)
@@ -141,9 +145,9 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self
         return replace(self, state="expired", decided_at=now, is_delivered=True)
 
-    def delivered(self) -> Approval:
-        """The model knows of the denial."""
-        return replace(self, is_delivered=True)
+    def gone_on(self, now: float) -> Approval:
+        """A turn has ended with the decision. If the call was not made, it is not wanted any more."""
+        return replace(self.withdrawn(now), is_delivered=True)
 
     def _require(self, state: State) -> None:
         if self.state != state:
@@ -184,19 +188,15 @@ class Asked(msgspec.Struct, frozen=True):
 
     def with_one(self, approval: Approval) -> Asked:
         """With this one in the place of that with its id, or at the end."""
-        known = list(self.approvals)
-        places = [place for place, each in enumerate(known) if each.id == approval.id]
-        if places:
-            known[places[0]] = approval
-        else:
-            known.append(approval)
-        return Asked(tuple(_bounded(known)))
+        known = {each.id: each for each in self.approvals} | {approval.id: approval}
+        kept, size = list[Approval](), 0
+        for each in reversed(known.values()):
+            if not each.is_open:
+                if size >= _KEPT_BYTES:
+                    continue
+                size += max(len(str(each.input)), _LEAST_BYTES)
+            kept.append(each)
+        return Asked(tuple(reversed(kept)))
 
     def expired(self, now: float) -> Asked:
         return Asked(tuple(each.expired(now) for each in self.approvals))
-
-
-def _bounded(approvals: list[Approval]) -> Iterable[Approval]:
-    settled = [each.id for each in approvals if not each.is_open]
-    dropped = set(settled[:-_SETTLED_KEPT])
-    return (each for each in approvals if each.id not in dropped)

@@ -10,6 +10,8 @@ import json
 import logging
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from uuid import uuid4
 
@@ -20,7 +22,8 @@ from outrider.approvals._errors import ApprovalError, ApprovalNotFound
 from outrider.errors import OptionsError, StoreError
 from outrider.handlers._answers import allow
 from outrider.handlers._permissions.requests import NotADecision, answered, read_decision
-from outrider.options._validators import choice, invalid_value, text
+from outrider.options._validators import above_zero, choice, text
+from outrider.options._validators import seconds as seconds_of
 from outrider.transcripts.stores._heads import HeadStore, Record
 from outrider.transcripts.stores._urls import open_store
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
     from typing import Self
 
+    from outrider.approvals._approval import Step
     from outrider.handlers._answers import Answer
     from outrider.transcripts import SessionStore
     from outrider.wire import JsonObject
@@ -90,8 +94,8 @@ class Approvals:
                 hint="Give the URL of one of Outrider's own stores, or the path of a SQLite database.",
             )
         self._store = store
-        self.patience: Final = _seconds("`patience`", patience, least=0.0)
-        self.expires: Final = None if expires is None else _seconds("`expires`", expires)
+        self.patience: Final = seconds_of("`patience`", patience)
+        self.expires: Final = None if expires is None else above_zero("`expires`", expires)
         self._secrets = _read_secrets(secret)
 
     def __repr__(self) -> str:
@@ -116,7 +120,7 @@ class Approvals:
     # Looking.
 
     async def list(self, *, session_id: str | None = None, state: str | None = None) -> tuple[Approval, ...]:
-        """Those that are open: undecided, or decided and not gone on with; the newest first.
+        """Those that are open: undecided, or no turn has ended with the decision yet; the newest first.
 
         `session_id`: all that this session has asked for, settled ones too. `state`: only those.
         """
@@ -145,10 +149,13 @@ class Approvals:
             async for session_id in approvals.ready():
                 await outrider.go_on(session_id, options)
 
-        A session can go on once all that it asked for is decided, and nobody has it open. It comes again if
-        it was not gone on with for a minute.
+        A session can go on once all that it asked for is decided, and nobody has it open. It comes until a
+        turn has ended with the decisions: again if its process was killed, or the API failed; a minute after
+        the last time.
+
+        Raises a `StoreError` if the store fails at the beginning; later it waits until it is back.
         """
-        return _Ready(self, _seconds("`poll`", poll))
+        return _Ready(self, above_zero("`poll`", poll))
 
     async def delete(self, session_id: str) -> None:
         """Remove all that a session asked for, with the inputs. A call that still waits there is asked about
@@ -185,15 +192,8 @@ class Approvals:
                     hint="Use `answer` (`--answer` at the command line), or deny it.",
                 )
 
-            def step(one: Approval, now: float) -> Approval:
-                return one.granted(now, by=by, new_input=new_input)
-        else:
-            message: str = decision.wire["message"]
-
-            def step(one: Approval, now: float) -> Approval:
-                return one.denied(now, by=by, message=message)
-
-        return await self.change(id, step)
+            return await self.change(id, partial(Approval.granted, by=by, new_input=new_input))
+        return await self.change(id, partial(Approval.denied, by=by, message=decision.wire["message"]))
 
     async def answer(self, id: str, answers: JsonObject, *, by: str = "") -> Approval:
         """Answer the questions of one whose `kind` is `question`: the text of each, and the answer, or a list
@@ -215,7 +215,7 @@ class Approvals:
         Everybody who has it can decide: put it into a link that only the right person gets, and let that page
         ask once more, because mail programs open links by themselves.
         """
-        payload = [approval.id, approval.digest, time.time() + _seconds("`seconds`", seconds)]
+        payload = [approval.id, approval.digest, time.time() + above_zero("`seconds`", seconds)]
         data = json.dumps(payload, separators=(",", ":")).encode()
         return f"{_to_text(data)}.{_to_text(self._signatures(data)[0])}"
 
@@ -275,7 +275,7 @@ class Approvals:
         await self._change(session_id, lambda known: known.with_one(asked))
         return asked
 
-    async def change(self, id: str, step: Callable[[Approval, float], Approval]) -> Approval:
+    async def change(self, id: str, step: Step) -> Approval:
         """Make one step of an approval, if nobody was faster. Raises `ApprovalSettled` if it is too late."""
         changed: Approval | None = None
 
@@ -302,7 +302,8 @@ class Approvals:
             # Polled: most decide in another process.
             await anyio.sleep(min(pause, left))
             pause = min(pause * _GROWTH, _POLL_SECONDS)
-            approval = await self.get(approval.id)
+            with suppress(StoreError):  # there is time until it is back
+                approval = await self.get(approval.id)
         return approval
 
     def _read_listed(self, data: str) -> Asked:
@@ -331,7 +332,7 @@ class _Ready:
         self._approvals, self._poll = approvals, poll
         self._given: dict[tuple[str, ...], float] = {}
         """When a session was given, by its id and those of its approvals."""
-        self._next: dict[tuple[str, ...], str] = {}
+        self._next: list[tuple[str, ...]] = []
         self._has_looked = False
 
     def __aiter__(self) -> Self:
@@ -339,29 +340,32 @@ class _Ready:
 
     async def __anext__(self) -> str:
         while True:
-            while self._next:
-                key, session = self._next.popitem()
-                if not await self._approvals.store.is_record_leased(KIND, session):
-                    self._given[key] = time.monotonic()
-                    return session
-            if self._has_looked:
+            try:
+                while self._next:
+                    key = self._next.pop()
+                    if not await self._approvals.store.is_record_leased(KIND, key[0]):
+                        self._given[key] = time.monotonic()
+                        return key[0]
+                if self._has_looked:
+                    await anyio.sleep(self._poll)
+                await self._look()
+            except StoreError as error:
+                if not self._has_looked:
+                    raise
+                # A worker outlives a store that is started anew.
+                log.warning("which sessions can go on is not known for now: %s", error)
                 await anyio.sleep(self._poll)
             self._has_looked = True
-            await self._look()
 
     async def _look(self) -> None:
-        found = await self._approvals.list()
-        undecided = {each.session_id for each in found if each.state == "pending"}
-        waiting: dict[str, list[str]] = {}
-        for each in found:
-            if each.is_ready and each.session_id not in undecided:
-                waiting.setdefault(each.session_id, []).append(each.id)
-        keys = {(session, *sorted(ids)): session for session, ids in waiting.items()}
+        asked: dict[str, list[Approval]] = {}
+        for each in await self._approvals.list():
+            asked.setdefault(each.session_id, []).append(each)
         now = time.monotonic()
-        self._given = {
-            key: at for key, at in self._given.items() if key in keys and now - at < _AGAIN_SECONDS
-        }
-        self._next = {key: session for key, session in keys.items() if key not in self._given}
+        self._given = {key: at for key, at in self._given.items() if now - at < _AGAIN_SECONDS}
+        ready = (its for its in asked.values() if all(each.is_ready for each in its))
+        keys = ((its[0].session_id, *sorted(each.id for each in its)) for its in ready)
+        self._next = [key for key in keys if key not in self._given]
 
 
 def session_of(id: str) -> str:
@@ -381,14 +385,6 @@ def _read_secrets(given: str | bytes | Sequence[str | bytes] | None) -> tuple[by
         # Not shown: it is one.
         raise OptionsError("`secret` must be a text or bytes, at least 16 of them", hint="Make it at random.")
     return cast("tuple[bytes, ...]", secrets)
-
-
-def _seconds(name: str, value: object, *, least: float | None = None) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value < float("inf"):
-        raise invalid_value(name, "a number of seconds", value)
-    if value < 0 or (least is None and value == 0):
-        raise invalid_value(name, "a number of seconds above 0", value)
-    return float(value)
 
 
 def _to_text(data: bytes) -> str:

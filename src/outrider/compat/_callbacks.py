@@ -128,6 +128,9 @@ class Decide:
         self.__qualname__ = name_of(callback)
 
     async def __call__(self, request: PermissionRequest) -> object:
+        # Here: most programs have none, and start sooner.
+        from outrider.handlers._permissions.requests import NotADecision, read_updates
+
         context = ToolPermissionContext(
             suggestions=[*request.suggestions],
             tool_use_id=request.tool_use_id,
@@ -147,9 +150,15 @@ class Decide:
         except Exception as error:
             log.exception("%s failed to decide about %s: denied", self.__qualname__, request.tool_name)
             return PermissionResultDeny(message=f"Tool permission request failed: Error: {error}")
-        if isinstance(answer, PermissionResultAllow) and answer.updated_input is None and request.is_changed:
-            # The callback changed the input in place.
-            return PermissionResultAllow(
-                updated_input=request.tool_input, updated_permissions=answer.updated_permissions
-            )
-        return answer
+        if isinstance(answer, PermissionResultDeny):
+            return answer
+        updates = answer.updated_permissions
+        try:
+            read_updates(updates)
+        except NotADecision as error:
+            log.warning("%s allowed %s without its updates: %s", self.__qualname__, request.tool_name, error)
+            updates = None
+        # The callback may have changed the input in place.
+        changed = request.tool_input if request.is_changed else None
+        changed = changed if answer.updated_input is None else answer.updated_input
+        return PermissionResultAllow(updated_input=changed, updated_permissions=updates)

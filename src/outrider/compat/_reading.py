@@ -10,7 +10,7 @@ from outrider.compat._callbacks import has_to_block
 from outrider.compat._errors import CLIConnectionError, translated, translating
 from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._options import translated_options
-from outrider.errors import OutriderError, SessionNotFound
+from outrider.errors import OptionsError, OutriderError, SessionNotFound
 from outrider.launch import make_environment
 from outrider.session import Session
 from outrider.wire import (
@@ -205,7 +205,11 @@ async def _without_what_the_store_lacks(options: Options) -> Options:
     from outrider.transcripts import Sessions, config_folder
 
     here = Sessions(config=config_folder(make_environment(options)))
-    await here.copy(options.resume, Sessions(options.session_store))
+    try:
+        await here.copy(options.resume, Sessions(options.session_store))
+    except OptionsError:
+        # Not an id, but a title that no session has.
+        raise SessionNotFound(options.resume) from None
     return options
 
 

@@ -105,6 +105,11 @@ class PlainAnnotations:
         # Not by its attributes: what is made without them has none to look for.
         return _annotations, (self._hints,)
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, *_: object) -> dict[str, str]:
+        # Models of users have tools in them, whichever of the two classes their hints are of.
+        return {"type": "any"}
+
     def model_dump(self, **_how: object) -> dict[str, Any]:
         """The hints that are set, by the names that the agent knows."""
         return self._set()
@@ -444,5 +449,5 @@ def _of_type(kind: object) -> dict[str, Any]:
     try:
         return {"type": _TYPE_NAMES.get(origin or kind, "string")}
     except TypeError:
-        # What cannot be hashed is no type that is known.
+        # What cannot be hashed is not a known type.
         return {"type": "string"}

@@ -6,26 +6,24 @@ Each method calls one of `outrider.Session`, with the name and result that its u
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
+# Also those of annotations: programs that put an object together from them read them when they run.
+from outrider import transports
 from outrider.compat._errors import CLIConnectionError, translating, writing_to
 from outrider.compat._internal.query import Query
 from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._reading import MessageReader, opened
-from outrider.compat._types.options import ClaudeAgentOptions
+from outrider.compat._transport import Transport
+from outrider.compat._types.messages import ContextUsageResponse, McpStatusResponse
+from outrider.compat._types.options import ClaudeAgentOptions, PermissionMode
 from outrider.compat.query import Prompts, message_of
-from outrider.wire import ResultMessage
+from outrider.wire import Message, ResultMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
 
-    from outrider import transports
-    from outrider.compat._transport import Transport
-    from outrider.compat.types import ContextUsageResponse, McpStatusResponse, PermissionMode
     from outrider.session import Session
-    from outrider.wire import Message
 
 
 class ClaudeSDKClient:
@@ -91,12 +89,7 @@ class ClaudeSDKClient:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> Literal[False]:
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> Literal[False]:
         await self.disconnect()
         return False
 

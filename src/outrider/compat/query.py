@@ -11,18 +11,17 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from outrider import transports
 from outrider.compat._errors import translating
 from outrider.compat._reading import MessageReader, opened
+from outrider.compat._transport import Transport
 from outrider.compat._types.options import ClaudeAgentOptions
 from outrider.errors import TurnTimedOut, UsageError
 from outrider.session._prompts import make_message
-from outrider.wire import encode
+from outrider.wire import Message, encode
 
 if TYPE_CHECKING:
-    from outrider import transports
-    from outrider.compat._transport import Transport
     from outrider.session import Session, Turn
-    from outrider.wire import Message
 
 log = logging.getLogger("outrider.session")
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from outrider.fleet._map import RunFields as RunFields
     from outrider.fleet._map import map as map  # noqa: A004 - as `fleet.map`
     from outrider.fleet._map import resume as resume
+    from outrider.fleet._map import resume_or_start as resume_or_start
+    from outrider.fleet._map import session_id_for as session_id_for
     from outrider.fleet._map import submit as submit
-    from outrider.fleet._own_id import resume_or_start as resume_or_start
-    from outrider.fleet._own_id import session_id_for as session_id_for
     from outrider.fleet._pool.pool import Pool as Pool
     from outrider.fleet._pool.slots import PoolStats as PoolStats
     from outrider.fleet._progress import Adaptive as Adaptive

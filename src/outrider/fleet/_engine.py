@@ -36,7 +36,7 @@ from outrider.fleet._workspaces import (
 )
 from outrider.options import Options
 from outrider.session import Result, Usage
-from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._connection.observers import UNFOLLOWED, instrument_of
 from outrider.wire import ApiRetryMessage, AssistantMessage, ConversationResetMessage, InitMessage, Json
 from outrider.wire._blocks import TOOL_CALLS
 
@@ -203,8 +203,8 @@ class _Attempt:
         try:
             options = self._resumed(await self._enter_folder())
             asked = await self._asked_for(options)
-            if any(each.state == "pending" for each in asked):
-                result = Result[object](pending=tuple(asked))
+            if pending := tuple(each for each in asked if each.state == "pending"):
+                result = Result[object](pending=pending)
             else:
                 result = await self._talk(self._open(options), is_decided=bool(asked))
         except errors.OutriderError as failed:
@@ -289,7 +289,8 @@ class _Attempt:
         if id is None:
             return options
         if not self._work.is_picked_up:
-            return options.replace(session_id=id)
+            # Not `Options.replace`, which would check all of them again: they let the run choose an id.
+            return msgspec.structs.replace(options, session_id=id)
         try:
             return resumed(options, id)
         except errors.OptionsError as error:
@@ -448,6 +449,7 @@ class TaskAttempts:
             self._noted = Note()
             work: Assignment | None = None
             try:
+                self._check()
                 spent = self._usage, self._calls
                 work = plan.assignment(entry, self.attempt, self._session_id, spent, recovery.tries)
                 self._session_id = work.session_id
@@ -491,6 +493,15 @@ class TaskAttempts:
             else:
                 break
         return Ended(self._outcome(attempted), attempted.usage, attempted.tool_calls)
+
+    def _check(self) -> None:
+        """Raises why no attempt is to be made."""
+        restart, losses = self._plan.shared.restart, self._entry.losses
+        if self._entry.refused is not None:
+            raise self._entry.refused
+        if losses > (0 if restart is None else restart.max):
+            # It may be the task that ends them, and would end all workers, one after the other.
+            raise WorkerLost(reason=f"{losses} workers were lost while they ran the task")
 
     async def _may_outlast(self, attempted: Attempted) -> bool:
         """Wait for a session store, or a ledger, that does not answer; False if it does, or has not for as

@@ -1,6 +1,8 @@
-"""`map`, `resume` and `submit`: validates their arguments, and makes the plan of a run.
+"""`map`, `resume` and `submit`: validates their arguments, and makes the plan of a run. `_source` has its
+tasks, `_run` runs it.
 
-`_source` has its tasks, `_run` runs it.
+`resume_or_start` is for programs with a queue of their own: a message that is delivered again continues the
+session that the first delivery has begun.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from outrider._threads import run_sync
-from outrider.errors import OptionsError
+from outrider.errors import OptionsError, SessionExists, SessionNotFound
 from outrider.fleet._budget.budget import Budget, Spent
 from outrider.fleet._engine import PICK_UP, Assignment, Engine, LocalEngine, Shared
 from outrider.fleet._fields import (
     PolicyFields,
+    ResilientFields,
     of_kind,
     read_ledger,
     read_seconds,
@@ -30,12 +33,14 @@ from outrider.fleet._fields import (
 from outrider.fleet._journal.journal import Entry, is_queue
 from outrider.fleet._progress import Adaptive, read_concurrency
 from outrider.fleet._resilient.retry import RESTART, RETRY, Gate, Restart, Retry
+from outrider.fleet._resilient.session import ResilientSession
+from outrider.fleet._resilient.turn_runner import resumed
 from outrider.fleet._run import Run
-from outrider.fleet._source import Source, open_source
+from outrider.fleet._source import Given, Source, open_source
 from outrider.fleet._task import Outcome, Status, Task, numbered
 from outrider.fleet._workspaces import discard, folder_name, in_thread, make_root, read_workspace, sweep
 from outrider.options import Options
-from outrider.options._validators import choice, function, invalid_value, path_text, switch
+from outrider.options._validators import choice, function, invalid_value, path_text, switch, text
 from outrider.options._values import differing, plain
 from outrider.session import Session
 from outrider.session._result import Output
@@ -48,9 +53,8 @@ if TYPE_CHECKING:
     from outrider.fleet._resilient.retry import Tries
     from outrider.fleet._resilient.turn_runner import Starter
     from outrider.fleet._workspaces import Workspace
-    from outrider.session import Usage
+    from outrider.session import Prompt, Result, Usage
     from outrider.session._result import OutputType
-
 
 _charged: WeakKeyDictionary[Budget, set[str]] = WeakKeyDictionary()
 """The journals whose spending each budget has counted already."""
@@ -285,7 +289,7 @@ def resume(
     `map` with the same tasks.
 
     Raises `OptionsError` here, and when the run is begun `JournalBusy`, or `JournalInvalid` for a file that
-    is no journal.
+    is not a journal.
     """
     plan = _plan(options, output, fields, has_journal=True)
     path = path_text("`journal`", journal)
@@ -337,8 +341,8 @@ def _keep_journal(
     *,
     stays: bool = False,
 ) -> None:
-    source = open_source(place, tasks, plan.check, retry, plan.shared.options.env, plan.needs, stays=stays)
-    plan.source = source
+    env = {**os.environ, **plan.shared.options.env}
+    plan.source = open_source(place, Given(tasks, plan.check, retry, env, plan.needs, stays))
     if not is_queue(place):
         # Workers of a queue have folders of their own.
         path = Path(place).absolute()
@@ -403,3 +407,74 @@ def _engine(given: object) -> Engine:
     from outrider.fleet._ray.engine import RayEngine
 
     return RayEngine()
+
+
+_NAMESPACE: Final = uuid.UUID("6f0a3c1e-2d0b-5a55-9a0e-0f5c7d3b9e41")
+
+
+def session_id_for(id: str) -> str:
+    """The id of the session that `resume_or_start` uses for this one: the same if it is a UUID, else one that
+    is made from it."""
+    given = text("`id`", id)
+    with suppress(ValueError):
+        return str(uuid.UUID(given))
+    return str(uuid.uuid5(_NAMESPACE, given))
+
+
+async def resume_or_start(
+    id: str,
+    prompt: Prompt,
+    options: Options | None = None,
+    *,
+    output: OutputType[Output] = None,
+    continue_with: str = PICK_UP,
+    check: bool = True,
+    **fields: Unpack[ResilientFields],
+) -> Result[Output]:
+    """Run a prompt under an id of your own, such as that of a message in a queue, and return its result.
+
+        result = await fleet.resume_or_start(message.id, "Review it", session_store="postgresql://…")
+
+    The first call with an id starts a session. A later one finds it, wherever it runs if there is a
+    `session_store`, and sends `continue_with`: the agent goes on where it was cut off, or gives its answer
+    again. The other keywords are those of a `ResilientSession`.
+
+    If the last holder was lost, waits for its lease to run out, as often as `restart` says. Raises
+    `SessionBusy` if another process is at work on it; otherwise what `ResilientSession.ask` raises.
+    """
+    session_id = session_id_for(id)
+    own, single = split_keywords(fields, ResilientFields)
+    base = (options or Options()).replace(**single)
+    if not base.persist_session or base.resume is not None or base.continue_conversation:
+        raise OptionsError(
+            "`resume_or_start` chooses the session, and has to find it again",
+            hint="Leave `resume`, `continue_conversation` and `persist_session` out.",
+        )
+    if own.get("restart", True) is not None:
+        restart = own.get("restart") or Restart()
+        own["restart"] = Restart(
+            max=restart.max,
+            backoff=restart.backoff,
+            max_backoff=restart.max_backoff,
+            resend=restart.resend,
+            continue_with=restart.continue_with or continue_with,
+        )
+
+    async def ask(given: Options, words: Prompt) -> Result[Output]:
+        session: ResilientSession[Any] = ResilientSession(given, output=cast("Any", output), **own)
+        try:
+            # Not `async with`: `connect` does not wait for a session that a lost writer still holds.
+            turn = await session.send(words, until="idle")
+            return cast("Result[Output]", await turn.result(check=check))
+        finally:
+            await session.close()
+
+    try:
+        return await ask(resumed(base, session_id), continue_with)
+    except SessionNotFound:
+        pass
+    try:
+        return await ask(base.replace(session_id=session_id), prompt)
+    except SessionExists:
+        # Another delivery of the same message was faster.
+        return await ask(resumed(base, session_id), continue_with)

@@ -266,7 +266,7 @@ class Width:
             return
         usual = median(self._round)
         self._round.clear()
-        # The lower quartile: the very least of some noisy rounds is no measure.
+        # The lower quartile: the very least of some noisy rounds is not a measure.
         better = sorted(self._medians)[len(self._medians) // 4] if self._medians else usual
         has_risen = usual > _TOLERANCE * better
         self._medians.append(usual)

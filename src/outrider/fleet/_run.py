@@ -27,7 +27,7 @@ from outrider.fleet._progress import Adaptive, Progress, Running, Tally, Width
 from outrider.fleet._source import Outages, SharedSource
 from outrider.fleet._task import Outcome
 from outrider.session import background
-from outrider.session._instrument import UNFOLLOWED, instrument_of
+from outrider.session._connection.observers import UNFOLLOWED, instrument_of
 from outrider.session._result import Output_co
 
 if TYPE_CHECKING:
@@ -347,7 +347,8 @@ class Run(Generic[Output_co]):
                 return
             number = self._width.begin()
             self._tally.begin(Running(entry.task.id, entry.attempts + 1, time.time()))
-            tasks.start_soon(self._run_one, entry, number, name=f"outrider task {entry.task.id}")
+            scope = self._scopes[entry.task.id] = anyio.CancelScope()
+            tasks.start_soon(self._run_one, entry, number, scope, name=f"outrider task {entry.task.id}")
             self._report_progress()
 
     async def _settle_ledger(self) -> None:
@@ -369,7 +370,8 @@ class Run(Generic[Output_co]):
             return None
         if source.pulse is not None:
             await self._see(source.pulse)
-        return entry
+        # Meanwhile the lease may have been lost, and the task with it.
+        return None if entry is None or source.has_lost(entry) else entry
 
     async def _wait_for_more(self) -> None:
         """Wait until there may be tasks again: when another worker has ended, or was lost."""
@@ -392,10 +394,9 @@ class Run(Generic[Output_co]):
                 return True
         return False
 
-    async def _run_one(self, entry: Entry, number: int) -> None:
+    async def _run_one(self, entry: Entry, number: int, scope: anyio.CancelScope) -> None:
         instrument, id, total = self._instrument, entry.task.id, self._tally.total
-        with anyio.CancelScope() as scope:
-            self._scopes[id] = scope
+        with scope:
             try:
                 with (
                     UNFOLLOWED if instrument is None else instrument.task(id, entry.number, total) as follower

@@ -7,7 +7,6 @@ the journal is away. `_run` runs the tasks.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Sized
@@ -15,7 +14,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import anyio
@@ -173,6 +171,22 @@ class Source:
         pass
 
 
+class Given(NamedTuple):
+    """What a run gives its journal."""
+
+    tasks: Iterable[Task | str] | None
+    """None: those of an earlier run."""
+    check: Callable[[Task], None]
+    retry: tuple[Status, ...]
+    """Tasks that ended so are begun anew."""
+    env: Mapping[str, str]
+    """Has secrets that tasks had as variables and the journal has not."""
+    needs: Mapping[str, bool]
+    """Arguments of the run that tasks need and do not have themselves."""
+    stays: bool
+    """Whether to wait for more tasks after the last one."""
+
+
 class _Waiting:
     """A change that is to be written."""
 
@@ -188,28 +202,15 @@ class JournalSource(Source):
 
     _longest_wait: float = _LONGEST_WAIT
 
-    def __init__(
-        self,
-        journal: Journal,
-        tasks: Iterable[Task | str] | None,
-        check: Callable[[Task], None],
-        retry: tuple[Status, ...] = (),
-        env: Mapping[str, str] = MappingProxyType({}),
-        needs: Mapping[str, bool] = MappingProxyType({}),
-    ) -> None:
-        """`tasks`: None for those of an earlier run; `retry`: tasks that ended so are begun anew; `env`: has
-        secrets that tasks had as variables and the journal has not; `needs`: arguments of the run that tasks
-        need and do not have themselves."""
+    def __init__(self, journal: Journal, given: Given) -> None:
         super().__init__()
         self._journal = journal
-        self._env = env
-        self._needs = needs
+        self._given = given
         self._options: dict[str, Mapping[str, object]] = {}
         """Of the tasks that were given now and have secrets in them."""
-        self._given = None if tasks is None else self._remembered(numbered(tasks, check))
+        self._new = None if given.tasks is None else self._remembered(numbered(given.tasks, given.check))
         self._is_taken = False
         """Whether any of these was taken, which is possible once."""
-        self._retry = retry
         self._opening = Lock()
         self._is_closed = False
         self._waiting: deque[_Waiting] = deque()
@@ -239,23 +240,23 @@ class JournalSource(Source):
                 raise
 
     def _begin(self) -> None:
-        if self._given is None:
+        if self._new is None:
             # A mistyped path must not make a new journal.
             with self._journal.reader():
                 pass
         self._journal.open()
 
     def _fill(self) -> None:
-        if self._given is not None:
-            self._journal.add(self._given)
-            self._journal.set_meta("needs", msgspec.json.encode(self._needs).decode())
+        if self._new is not None:
+            self._journal.add(self._new)
+            self._journal.set_meta("needs", msgspec.json.encode(self._given.needs).decode())
             self._journal.set_meta("folder", str(Path.cwd()))
-            self._given = None
+            self._new = None
         elif not self._journal.counts().total:
             hint = "Its runner was ended too early: call `map` again, with the tasks."
             raise JournalInvalid(self._journal.name, "there is no task in it", hint=hint)
-        if self._retry:
-            self._journal.reopen(self._retry)
+        if self._given.retry:
+            self._journal.reopen(self._given.retry)
         self._journal.take_up_waiting()
 
     def _start(self) -> None:
@@ -274,7 +275,7 @@ class JournalSource(Source):
             return entry
         options = self._options.get(entry.task.id)
         if options is None:
-            options, missing = filled(entry.task.options, entry.not_kept, self._env)
+            options, missing = filled(entry.task.options, entry.not_kept, self._given.env)
             if missing:
                 raise OptionsError(
                     f"The task {entry.task.id!r} had a secret as `{missing[0]}` of its options, and the"
@@ -330,23 +331,11 @@ class JournalSource(Source):
 class SharedSource(JournalSource):
     """Tasks of a journal that workers share: each task is taken when there is room for it."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        tasks: Iterable[Task | str] | None,
-        check: Callable[[Task], None],
-        retry: tuple[Status, ...] = (),
-        env: Mapping[str, str] = MappingProxyType({}),
-        needs: Mapping[str, bool] = MappingProxyType({}),
-        *,
-        stays: bool = False,
-    ) -> None:
-        """`stays`: wait for more tasks after the last one."""
-        super().__init__(journal, tasks, check, retry, env, needs)
-        self._queue = cast("PostgresJournal", journal)
+    def __init__(self, journal: PostgresJournal, given: Given) -> None:
+        super().__init__(journal, given)
+        self._queue = journal
         # So that a worker is heard of in time when the database is back.
         self._longest_wait = min(_LONGEST_WAIT, self._queue.lease_seconds / 3)
-        self._stays = stays
         self._taken: deque[Entry] = deque()
         self.has_more = True
         self.generation = 0
@@ -370,20 +359,20 @@ class SharedSource(JournalSource):
                 wait *= 2
 
     def _begin(self) -> None:
-        if self._stays:
+        if self._given.stays:
             self._journal.open()
         else:
             super()._begin()
 
     def _fill(self) -> None:
-        if self._given is not None or not self._stays:
+        if self._new is not None or not self._given.stays:
             super()._fill()
 
     def _start(self) -> None:
         self._queue.join()
 
     async def next(self) -> Entry | None:
-        """Raises `TasksLost` if the lease has run out."""
+        """Raises `TasksLost` if the lease has run out. A task that lacks a secret is `refused`."""
         if not self._taken:
             await self._take(1)
         return self._taken.popleft() if self._taken else None
@@ -397,8 +386,19 @@ class SharedSource(JournalSource):
     async def _take(self, count: int) -> None:
         found = await self._outlast(lambda: self._queue.take(count))
         self.pulse = found.pulse
-        self.has_more = self._stays or not found.is_over
-        self._taken.extend(self._whole(entry) for entry in found.entries)
+        self.has_more = self._given.stays or not found.is_over
+        self._taken.extend(map(self._checked, found.entries))
+
+    def has_lost(self, entry: Entry) -> bool:
+        """Whether a task was taken before this worker began anew."""
+        return entry.holder != self._queue.worker
+
+    def _checked(self, entry: Entry) -> Entry:
+        try:
+            return self._whole(entry)
+        except OptionsError as error:
+            # It was added after this worker had begun, which is there for others, too.
+            return entry._replace(refused=error)
 
     async def sync(self, paused: tuple[float, str] | None, *, is_opened: bool) -> Pulse:
         """Keep the lease. Raises `TasksLost`."""
@@ -411,24 +411,14 @@ class SharedSource(JournalSource):
         self.generation += 1
 
 
-def open_source(
-    place: str,
-    tasks: Iterable[Task | str] | None,
-    check: Callable[[Task], None],
-    retry: tuple[Status, ...],
-    env: Mapping[str, str],
-    needs: Mapping[str, bool],
-    *,
-    stays: bool = False,
-) -> JournalSource:
+def open_source(place: str, given: Given) -> JournalSource:
     """The source for a journal, by its path or URL. Raises `OptionsError`."""
     journal = Journal(place, writing=True)
-    whole = {**os.environ, **env}
     if is_queue(place):
-        return SharedSource(journal, tasks, check, retry, whole, needs, stays=stays)
-    if stays:
+        return SharedSource(cast("PostgresJournal", journal), given)
+    if given.stays:
         raise OptionsError(
             "`stay` needs a journal that others can add tasks to",
             hint="Give a URL: postgresql://host/database.",
         )
-    return JournalSource(journal, tasks, check, retry, whole, needs)
+    return JournalSource(journal, given)

@@ -55,7 +55,7 @@ _LEAVING: Final = ".leaving"
 
 
 class Workspace(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """A folder for a task alone, made before it begins.
+    """A folder for one task alone, made before the task begins.
 
     `keep`: whether it stays when the task has ended: never, only if it is not done, or always.
     """

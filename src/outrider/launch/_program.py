@@ -1,4 +1,4 @@
-"""Finds Claude Code on this machine, and checks that its version is supported."""
+"""Finds Claude Code on this machine, and knows what its versions can do: whether one is supported, too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 
 from outrider._version import MINIMUM_AGENT_VERSION
 from outrider.command import is_batch_file
-from outrider.errors import AgentNotFound, AgentTooOld
+from outrider.errors import AgentNotFound, AgentTooOld, Unsupported
 from outrider.options._encode import runs_here
 from outrider.options._table import older_ways
 from outrider.redaction import preview
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from outrider.options import Options
+    from outrider.wire.control import Request
 
     StrPath: TypeAlias = str | PathLike[str]
     Look: TypeAlias = Callable[[str], "Kind"]
@@ -392,3 +393,38 @@ def _located(options: Options) -> tuple[str | None, tuple[object, ...]]:
     except (AgentNotFound, OSError):
         return None, ()
     return program, (program, found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+_ANSWERS_ALL: Final = Version((2, 1, 40))
+"""The first version that answers requests that it does not know."""
+
+_READS_WITHDRAWALS: Final = Version((2, 1, 100))
+"""A version that can be told that a request is withdrawn. Others exit, some of these later than 2.1.45."""
+
+_KNOWN_BEFORE: Final = {
+    "initialize": (2, 0, 0),
+    "interrupt": (2, 0, 0),
+    "mcp_status": (2, 0, 0),
+    "set_model": (2, 0, 0),
+    "set_permission_mode": (2, 0, 0),
+    "set_max_thinking_tokens": (2, 0, 22),
+    "mcp_message": (2, 0, 45),
+    "rewind_files": (2, 0, 64),
+    "mcp_set_servers": (2, 0, 70),
+    "mcp_reconnect": (2, 1, 15),
+    "mcp_toggle": (2, 1, 15),
+}
+"""The requests that versions before that one know, each since when."""
+
+
+def check_request(request: Request[object], version: Version) -> None:
+    """Raise `Unsupported` if a version that is known would leave this request unanswered."""
+    if version.is_known and version < _ANSWERS_ALL:
+        since = _KNOWN_BEFORE.get(request.subtype)
+        if since is None or version.numbers < since:
+            raise Unsupported(request, f"Claude Code {version} does not know it")
+
+
+def can_withdraw_requests(version: Version) -> bool:
+    """Whether a version can be told that a request needs no answer any more."""
+    return version >= _READS_WITHDRAWALS

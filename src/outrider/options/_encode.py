@@ -279,7 +279,7 @@ def auth_wait(function: object) -> str | None:
 
 
 def nothing(value: object) -> str | None:
-    """An empty text, which is the same as no variable, if the option is set."""
+    """An empty text, which means the same as an unset variable, if the option is set."""
     return None if value is None else ""
 
 

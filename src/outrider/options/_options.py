@@ -233,7 +233,7 @@ class OptionFields(TypedDict, total=False):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=OptionsMeta):
-    """How an agent is to be run. A value: change it with `replace`, `with_env`, `with_hook`.
+    """How an agent is run. A value: make changed copies with `replace`, `with_env`, `with_hook`.
 
     Each option may be given in the forms that `OptionFields` lists, and is kept in the one form that stands
     here. Lists, mappings and parts are copied: what is done to them afterwards changes no options.
@@ -661,8 +661,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, met
     """Record everything that is sent and received, with times and with secrets hidden, in a file, or in a
     folder with a file for each session. Unset: nothing is recorded."""
     telemetry: Telemetry | Literal[False] | None = option(None, forms.telemetry, Host("the session"))
-    """Make OpenTelemetry spans and metrics of it, as this says. Unset: as `outrider.telemetry.instrument` was
-    told; False: none."""
+    """How to record OpenTelemetry spans and metrics. Unset: as `outrider.telemetry.instrument` was told;
+    False: not at all."""
 
     def _check(self, given: Collection[str]) -> None:
         check(self, given)

@@ -63,10 +63,10 @@ def short_names(full: str) -> tuple[str, ...]:
     return tuple("__".join(parts[start:]) for start in range(len(parts)))
 
 
-def tools_named(name: str, known: Mapping[str, Collection[str]]) -> list[str]:
-    """The tools, by full name with their short ones, that a name stands for: the one that has it as its full
-    name, else all that have it as a short one."""
-    return [name] if name in known else [full for full, short in known.items() if name in short]
+def tools_named(name: str, tools: Collection[str]) -> list[str]:
+    """The tools, by their full names, that a name stands for: the one that has it as its full name, else all
+    that may have it as a short one."""
+    return [name] if name in tools else [full for full in tools if name in short_names(full)]
 
 
 def tool_name(place: str, value: object) -> object:

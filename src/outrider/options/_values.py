@@ -553,7 +553,7 @@ def _redaction(place: str, value: object) -> object:
 
 
 class Trace(OptionValue, frozen=True):
-    """Where all that is said in a session is written down, and how much of it."""
+    """Where a session is recorded, and how much of it."""
 
     path: str
     """A file, or a folder that gets a file for each session. A file that is there already is kept: the next
@@ -577,7 +577,7 @@ _port: Final = optional(whole(1, 65535))
 
 
 class SandboxNetwork(OptionValue, frozen=True, kw_only=True, rename="camel"):
-    """What a sandboxed command may reach. None of a field: as the agent decides."""
+    """What a sandboxed command may reach. If a field is None, the agent decides."""
 
     allowed_domains: tuple[str, ...] | None = None
     denied_domains: tuple[str, ...] | None = None
@@ -607,7 +607,7 @@ class SandboxFilesystem(OptionValue, frozen=True, kw_only=True, rename="camel"):
 
 
 class Sandbox(OptionValue, frozen=True, kw_only=True, rename="camel"):
-    """How shell commands of the agent are confined. None of a field: as the agent decides."""
+    """How shell commands of the agent are confined. If a field is None, the agent decides."""
 
     enabled: bool | None = None
     fail_if_unavailable: bool | None = None

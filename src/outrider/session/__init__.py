@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from outrider.session._result import Result as Result
     from outrider.session._result import ToolRun as ToolRun
     from outrider.session._result import UnfinishedTask as UnfinishedTask
-    from outrider.session._run import TurnContext as TurnContext
-    from outrider.session._run import go_on as go_on
-    from outrider.session._run import resolve_settings as resolve_settings
-    from outrider.session._run import run as run
-    from outrider.session._run import stream as stream
     from outrider.session._session import Session as Session
     from outrider.session._session import SessionState as SessionState
+    from outrider.session._session import TurnContext as TurnContext
+    from outrider.session._session import go_on as go_on
+    from outrider.session._session import resolve_settings as resolve_settings
+    from outrider.session._session import run as run
+    from outrider.session._session import stream as stream
     from outrider.session._streams.stream import Reader as Reader
     from outrider.session._turn import CancelReceipt as CancelReceipt
     from outrider.session._turn import Queued as Queued

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from outrider.command import Command
 from outrider.errors import (
@@ -21,23 +21,33 @@ from outrider.errors import (
     OutputInvalid,
     OutriderError,
     ProcessExited,
+    RequestFailed,
     SessionNotFound,
     TranscriptError,
     TurnFailed,
     TurnInterrupted,
+    Unsupported,
 )
 from outrider.options import Options
 from outrider.redaction import preview
 from outrider.session._streams.turn_state import is_interrupted
-from outrider.wire import ApiRetryMessage, AssistantMessage, RateLimitEvent, ResultMessage
+from outrider.wire import (
+    UNSUPPORTED_REQUEST,
+    ApiRetryMessage,
+    AssistantMessage,
+    RateLimitEvent,
+    ResultMessage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from outrider.protocol import RequestRefused
     from outrider.transports import Transport
     from outrider.wire import Message
+    from outrider.wire.control import Request
 
-__all__ = ["failure_of", "failure_of_retry", "hide_known", "startup_failure", "why_lost"]
+__all__ = ["failure_of", "failure_of_retry", "hide_known", "refusal", "startup_failure", "why_lost"]
 
 
 class Case(NamedTuple):
@@ -487,3 +497,11 @@ def why_lost(error: BaseException | None, transport: Transport) -> OutriderError
         tail = str(getattr(transport, "stderr_tail", ""))
         return ProcessExited(code, stderr_tail=tail)
     return ConnectionLost("the agent ended its output")
+
+
+def refusal(request: Request[Any], refused: RequestRefused, session_id: str | None) -> RequestFailed:
+    """The error of a request that was refused: `Unsupported` if Claude Code does not know it, for which old
+    versions give no code."""
+    is_unknown = refused.error.startswith("Unsupported control request subtype")
+    kind = Unsupported if is_unknown or refused.code == UNSUPPORTED_REQUEST else RequestFailed
+    return kind(request, refused.error, refused.code, session_id=session_id)

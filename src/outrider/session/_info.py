@@ -37,7 +37,7 @@ else:
 
 
 class SessionInfo(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """The session as the agent last described it. A value: what changes makes a new one.
+    """The session as the agent last described it. A value: a change makes a new one.
 
     Some of it is known after the start, the rest (`tools`, `mcp_servers`, `skills`, `plugins`, `cwd`,
     `session_id`) when the first turn begins.

@@ -46,7 +46,7 @@ _RENAME: Final = "Give it another name."
 
 
 class Requests(ABC):
-    """The questions that a session can ask the agent, beside the prompts.
+    """The requests that a session can send to the agent, besides prompts.
 
     They can be asked at any time, also during a turn. What has no method is asked with `request`. Every one
     takes `timeout`, in seconds: if it is left out, the session's `timeouts.control` counts; None waits for

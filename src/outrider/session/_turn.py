@@ -161,7 +161,7 @@ class Turn(Generic[Output_co]):
         self._conversation.release()
         is_patient = (until or state.until) == "idle"
         while state.is_held or not (state.is_settled if is_patient else state.is_over):
-            await state.stream.wait()
+            await state.stream.wait_changed()
         result = self._result()
         return result.raise_for_error() if check else result
 
@@ -217,7 +217,7 @@ class Turn(Generic[Output_co]):
             connection.flow.check_loop()
         connection.begin_stop(state, grace=grace)
         while not state.is_over:
-            await state.stream.wait()
+            await state.stream.wait_changed()
         message = state.results[-1] if state.results else None
         if state.is_killed:
             return CancelReceipt("killed")
@@ -265,7 +265,7 @@ class Queued:
     async def wait(self) -> Delivery:
         """Wait until it is `consumed`, `withdrawn` or `lost`."""
         while self.state not in ("consumed", "withdrawn", "lost"):
-            await self._state.stream.wait()
+            await self._state.stream.wait_changed()
         return self.state
 
     async def withdraw(self) -> bool:

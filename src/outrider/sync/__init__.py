@@ -9,11 +9,6 @@ from typing import TYPE_CHECKING
 from outrider._lazy import lazily
 
 if TYPE_CHECKING:
-    from outrider.sync._run import TurnContext as TurnContext
-    from outrider.sync._run import go_on as go_on
-    from outrider.sync._run import resolve_settings as resolve_settings
-    from outrider.sync._run import run as run
-    from outrider.sync._run import stream as stream
     from outrider.sync._surface import EventReader as EventReader
     from outrider.sync._surface import Queued as Queued
     from outrider.sync._surface import Reader as Reader
@@ -21,6 +16,11 @@ if TYPE_CHECKING:
     from outrider.sync._surface import Session as Session
     from outrider.sync._surface import TextReader as TextReader
     from outrider.sync._surface import Turn as Turn
+    from outrider.sync._surface import TurnContext as TurnContext
+    from outrider.sync._surface import go_on as go_on
+    from outrider.sync._surface import resolve_settings as resolve_settings
+    from outrider.sync._surface import run as run
+    from outrider.sync._surface import stream as stream
     from outrider.sync._transcripts import Hits as Hits
     from outrider.sync._transcripts import Sessions as Sessions
 else:

@@ -1,4 +1,4 @@
-"""Sessions and turns, without `await`.
+"""Sessions, turns, and `run` and its like, without `await`.
 
 Written by `scripts/sync_surface.py`: run that instead of changing it.
 """
@@ -11,24 +11,24 @@ from typing import Generic, Literal, Self, Unpack, cast, overload
 from outrider.handlers import Handled
 from outrider.options import OptionFields, Options
 from outrider.session import _requests, _session, _turn
-from outrider.session._connection import observers
+from outrider.session._connection import observers as _observers
 from outrider.session._info import SessionInfo
 from outrider.session._prompts import Prompt, Prompts
 from outrider.session._requests import UNSET, Timeout
-from outrider.session._result import Output_co, OutputType, Result, ToolRun, UnfinishedTask
+from outrider.session._result import Output, Output_co, OutputType, Result, ToolRun, UnfinishedTask
 from outrider.session._session import SessionState, T
-from outrider.session._streams import stream
+from outrider.session._streams import stream as _stream
 from outrider.session._streams.turn_state import Until
 from outrider.session._turn import CancelReceipt, Delivery
 from outrider.session._usage import Usage
-from outrider.sync._portal import Wrapper, portal
+from outrider.sync._portal import Wrapper, portal, wrap
 from outrider.wire import JsonObject, Message, control
 from outrider.wire.choices import PermissionMode
-from outrider.wire.control import Request
+from outrider.wire.control import Request, SettingsReport
 
 
 class Requests(Wrapper):
-    """The questions that a session can ask the agent, beside the prompts.
+    """The requests that a session can send to the agent, besides prompts.
 
     They can be asked at any time, also during a turn. What has no method is asked with `request`. Every one
     takes `timeout`, in seconds: if it is left out, the session's `timeouts.control` counts; None waits for
@@ -178,7 +178,7 @@ class Reader(Wrapper):
     Leaving the loop leaves nothing behind. Raises what ended the stream, after the last message.
     """
 
-    _async: stream.Reader
+    _async: _stream.Reader
 
     def __iter__(self) -> Self:
         return self
@@ -216,7 +216,7 @@ class EventReader(Wrapper):
     `missed`.
     """
 
-    _async: observers.EventReader
+    _async: _observers.EventReader
 
     @property
     def missed(self) -> int:
@@ -543,3 +543,127 @@ class Session(Requests, Generic[Output_co]):
     def tasks(self) -> tuple[UnfinishedTask, ...]:
         """The tasks that run in the background."""
         return self._read(lambda: self._async.tasks)
+
+
+class TurnContext(Wrapper, Generic[Output_co]):
+    """A turn in a session of its own, which closes with the block."""
+
+    _async: _session.TurnContext[Output_co]
+
+    def __enter__(self) -> Turn[Output_co]:
+        return cast("Turn[Output_co]", self._wrap(Turn, self._enter(self._async)))
+
+    def __exit__(self, *_: object) -> None:
+        self._wait(self._async.__aexit__, *_)
+
+
+def run(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: OutputType[Output] = None,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[Output]:
+    """Run one prompt, or an iterable of them, and return its result. The agent has ended by then.
+
+        result = outrider.sync.run("How many TODOs are in src?", cwd="project")
+
+    `output` is the form that the answer must have, a type or a JSON Schema; `Result.output` has that type.
+
+    Waits for subagents in the background, too; with `until="result"`, only for the first answer. Raises what
+    `Session.connect` and `Turn.result` raise; with `check=False`, a failed turn is returned as a result with
+    its `error`.
+    """
+    loop = portal()
+    return loop.call(
+        cast("Callable[..., Awaitable[Result[Output]]]", _session.run),
+        prompt,
+        options,
+        output=output,
+        until=until,
+        check=check,
+        **fields,
+    )
+
+
+def go_on(
+    session_id: str,
+    /,
+    options: Options | None = None,
+    *,
+    output: OutputType[Output] = None,
+    until: Until = "idle",
+    check: bool = True,
+    **fields: Unpack[OptionFields],
+) -> Result[Output]:
+    """Continue with a session that waited for approvals, in a process of its own, and return the result.
+
+        result = outrider.sync.go_on(session_id, permission=policy, approvals=approvals)
+
+    Give the options that the session had. If more has to be approved, `Result.pending` has it.
+
+    Raises `SessionParked` if something is not decided yet, `UsageError` if nothing waits, `SessionBusy` if
+    someone has it open; else what `run` raises.
+    """
+    loop = portal()
+    return loop.call(
+        cast("Callable[..., Awaitable[Result[Output]]]", _session.go_on),
+        session_id,
+        options,
+        output=output,
+        until=until,
+        check=check,
+        **fields,
+    )
+
+
+def stream(
+    prompt: Prompt | Prompts,
+    options: Options | None = None,
+    *,
+    output: OutputType[Output] = None,
+    until: Until = "idle",
+    **fields: Unpack[OptionFields],
+) -> TurnContext[Output]:
+    """Run one prompt and read its messages as they come.
+
+        with outrider.sync.stream("Explain the build") as turn:
+            for message in turn: ...
+
+    Leaving the block ends the agent, even in the middle of a turn. Raises what `Session.connect` raises.
+    """
+    loop = portal()
+    return cast(
+        "TurnContext[Output]",
+        wrap(
+            TurnContext,
+            loop.read(
+                cast("Callable[..., object]", _session.stream),
+                prompt,
+                options,
+                output=output,
+                until=until,
+                **fields,
+            ),
+            loop,
+        ),
+    )
+
+
+def resolve_settings(options: Options | None = None, **fields: Unpack[OptionFields]) -> SettingsReport:
+    """The settings that a session with these options would have, merged and by source.
+
+        report = outrider.sync.resolve_settings(cwd="project", setting_sources=["user", "project"])
+        print(report.effective.get("model"), report.provenance.get("model"))
+
+    Claude Code itself merges them, in a process of its own. No model is asked, and nothing that the settings
+    name is run: no hook, MCP server, plugin or helper that fetches a key.
+
+    Raises what `Session.connect` raises.
+    """
+    loop = portal()
+    return loop.call(
+        cast("Callable[..., Awaitable[SettingsReport]]", _session.resolve_settings), options, **fields
+    )

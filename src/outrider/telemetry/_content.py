@@ -101,8 +101,13 @@ class _Window:
     def cut(self, value: object) -> object:
         self._left -= _EACH
         if isinstance(value, str):
-            # Half a surrogate pair is no Unicode, and would fail the exporter.
-            text = value[: max(0, min(self._left, _LIMIT + WINDOW))].encode(errors="replace").decode()
+            longest = max(0, min(self._left, _LIMIT + WINDOW))
+            text, least = value[:longest], max(0, longest - WINDOW)
+            if longest < len(value):
+                # The beginning of a secret may not be known as one: the last word is left out.
+                text = text[: max(text.rfind(" ", least), least)]
+            # Half a surrogate pair is not Unicode, and would fail the exporter.
+            text = text.encode(errors="replace").decode()
             self._left -= len(text)
             return text if len(value) <= len(text) else text + "…"
         if isinstance(value, dict):
@@ -150,7 +155,7 @@ def _plain_part(block: JsonObject) -> JsonObject:
     return {"type": str(block.get("type"))}
 
 
-def answer_message(blocks: Iterable[ContentBlock], finish_reason: str | None) -> JsonObject:
+def answer_message(blocks: Iterable[ContentBlock]) -> JsonObject:
     """What the model said in one message."""
     parts: list[JsonObject] = []
     for block in blocks:
@@ -160,8 +165,7 @@ def answer_message(blocks: Iterable[ContentBlock], finish_reason: str | None) ->
             parts.append({"type": "reasoning", "content": block.thinking})
         elif isinstance(block, TOOL_CALLS):
             parts.append({"type": "tool_call", "id": block.id, "name": block.name, "arguments": block.input})
-    message: JsonObject = {"role": "assistant", "parts": parts}
-    return message if finish_reason is None else {**message, "finish_reason": finish_reason}
+    return {"role": "assistant", "parts": parts}
 
 
 def system_instructions(options: Options) -> list[JsonObject]:

@@ -60,15 +60,15 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": mask(record.getMessage()),
         }
-        for name, value in vars(record).items():
-            if name in _STANDARD or name.startswith("_") or (isinstance(value, str) and not value):
-                continue
-            fields |= _shown(name, value)
         if record.exc_info:
             fields["exception"] = mask(self.formatException(record.exc_info))
         if record.stack_info:
             fields["stack"] = mask(self.formatStack(record.stack_info))
-        # Half a surrogate pair is no text, and could not be written.
+        for name, value in vars(record).items():
+            if name in _STANDARD or name.startswith("_") or (isinstance(value, str) and not value):
+                continue
+            fields |= _shown(f"extra_{name}" if name in fields else name, value)
+        # Half a surrogate pair is not text, and could not be written.
         return json.dumps(fields, ensure_ascii=False).encode(errors="replace").decode()
 
 

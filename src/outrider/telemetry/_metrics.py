@@ -15,37 +15,26 @@ from outrider.telemetry import _names as n
 from outrider.telemetry._spans import Labels, harmless
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from opentelemetry.metrics import CallbackOptions, Histogram, Meter, MeterProvider
 
     from outrider.fleet import Pool, PoolStats
     from outrider.session import Usage
     from outrider.session._connection.connection import Connection
+    from outrider.telemetry._spans import Branch
 
 T = TypeVar("T")
 
 _MOST_VALUES: Final = 200
 """How many values one label may have."""
 
-_SECONDS: Final = (
-    0.01,
-    0.02,
-    0.04,
-    0.08,
-    0.16,
-    0.32,
-    0.64,
-    1.28,
-    2.56,
-    5.12,
-    10.24,
-    20.48,
-    40.96,
-    81.92,
-    163.84,
-)
-"""Boundaries of the conventions, with one more: turns take minutes."""
+# Boundaries, as the conventions have them.
+_SECONDS: Final = tuple(0.01 * (1 << power) for power in range(14))
+_AGENT_SECONDS: Final = tuple(0.1 * (1 << power) for power in range(13))
+_RUN_SECONDS: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
+_TOKEN_COUNTS: Final = tuple(4**power for power in range(14))
+_CALLS: Final = tuple(1 << power for power in range(8))
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens")
 _TOKEN_TYPES: Final = {"input_tokens": "input", "output_tokens": "output"}
@@ -120,26 +109,37 @@ class Metrics:
         meter = provider.get_meter(n.SCOPE, __version__)
         self._values: dict[str, set[str]] = {name: set() for name in _BOUNDED}
 
-        def seconds(name: str, description: str) -> Histogram:
+        def histogram(name: str, unit: str, description: str, boundaries: Sequence[float]) -> Histogram:
             return meter.create_histogram(
-                name, "s", description, explicit_bucket_boundaries_advisory=_SECONDS
+                name, unit, description, explicit_bucket_boundaries_advisory=boundaries
             )
 
-        self.turn_seconds = seconds(n.INVOKE_AGENT_DURATION, "How long turns and subagents take.")
+        def seconds(name: str, description: str, boundaries: Sequence[float] = _SECONDS) -> Histogram:
+            return histogram(name, "s", description, boundaries)
+
+        self.turn_seconds = seconds(
+            n.INVOKE_AGENT_DURATION, "How long turns and subagents take.", _AGENT_SECONDS
+        )
         self.tool_seconds = seconds(n.EXECUTE_TOOL_DURATION, "How long calls of tools take.")
-        self.run_seconds = seconds(n.INVOKE_WORKFLOW_DURATION, "How long runs of fleets take.")
+        self.run_seconds = seconds(n.INVOKE_WORKFLOW_DURATION, "How long runs of fleets take.", _RUN_SECONDS)
         self.chat_seconds = seconds(names.inference_duration, "How long calls of the model take.")
         self.first_chunk_seconds = seconds(
             names.first_chunk_duration, "How long the model takes to begin its answer."
         )
         self.start_seconds = seconds(n.PROCESS_START, "How long Claude Code takes to start.")
+        self._inferences = histogram(
+            n.INFERENCE_CALLS, "{inference_call}", "Calls of the model in a turn or a subagent.", _CALLS
+        )
+        self._tool_calls = histogram(
+            n.TOOL_CALLS, "{tool_call}", "Calls of tools in a turn or a subagent.", _CALLS
+        )
         self._turns = meter.create_counter(n.TURNS_METRIC, "{turn}", "Turns, by outcome.")
         self._cost = meter.create_counter(n.COST_METRIC, "USD", "What models cost, as Claude Code counts it.")
         self._count = meter.create_up_down_counter(n.PROCESS_COUNT, "{process}", "Running processes.")
         self._token_histogram = (
             None
             if names.token_histogram is None
-            else meter.create_histogram(names.token_histogram, "{token}", "Tokens that turns use, by kind.")
+            else histogram(names.token_histogram, "{token}", "Tokens that turns use, by kind.", _TOKEN_COUNTS)
         )
         self._token_counters = {
             kind: meter.create_counter(n.USAGE + kind, "{token}", f"Tokens that models use: {kind}.")
@@ -166,6 +166,13 @@ class Metrics:
         """Record how long something took, from two times in nanoseconds."""
         what.record((ended - began) / 1e9, labels if error is None else {**labels, n.ERROR_TYPE: error})
 
+    @harmless
+    def agent_ended(self, branch: Branch, ended: int, labels: Labels, error: str | None) -> None:
+        """Record what a turn or a subagent took."""
+        self.took(self.turn_seconds, branch.began, ended, labels, error)
+        self._inferences.record(branch.inferences, labels)
+        self._tool_calls.record(branch.tool_calls, labels)
+
     def turn_ended(self, outcome: str, agent: str) -> None:
         self._turns.add(1, {**self.bounded({n.AGENT_NAME: agent}), n.OUTCOME: outcome})
 
@@ -173,14 +180,15 @@ class Metrics:
         """Count what was used, by model where that is known, and else as that of `model`."""
         for name, part in (usage.by_model or {model or n.OTHER: usage}).items():
             own = self.bounded({n.PROVIDER: provider, n.REQUEST_MODEL: name})
+            tokens = {**own, n.OPERATION: n.CHAT}
             cached = part.cache_read_tokens, part.cache_creation_tokens
             # The input includes what was cached, and has that once more by itself.
             counts = part.input_tokens + sum(cached), part.output_tokens, *cached
             for kind, count in zip(_TOKENS, counts, strict=True):
                 if count and kind in self._token_counters:
-                    self._token_counters[kind].add(count, own)
+                    self._token_counters[kind].add(count, tokens)
                 elif count and self._token_histogram is not None and kind in _TOKEN_TYPES:
-                    self._token_histogram.record(count, {**own, n.TOKEN_TYPE: _TOKEN_TYPES[kind]})
+                    self._token_histogram.record(count, {**tokens, n.TOKEN_TYPE: _TOKEN_TYPES[kind]})
             if part.cost_usd:
                 self._cost.add(part.cost_usd, own)
 

@@ -110,6 +110,8 @@ POOL_STATE: Final = "outrider.pool.state"
 
 # Metrics.
 INVOKE_AGENT_DURATION: Final = "gen_ai.invoke_agent.duration"
+INFERENCE_CALLS: Final = "gen_ai.invoke_agent.inference_calls"
+TOOL_CALLS: Final = "gen_ai.invoke_agent.tool_calls"
 EXECUTE_TOOL_DURATION: Final = "gen_ai.execute_tool.duration"
 INVOKE_WORKFLOW_DURATION: Final = "gen_ai.invoke_workflow.duration"
 USAGE: Final = "gen_ai.client.inference.usage."

@@ -271,7 +271,7 @@ class SessionSpans:
         error: str | None,
         failure: BaseException | None = None,
     ) -> None:
-        work, has_content = self._work, bool(self._telemetry.content)
+        work, has_content = self._work, self._telemetry.content and branch.span.is_recording()
         if branch.usage is not None:
             facts |= self._usage_facts(branch.usage)
         facts |= {
@@ -486,7 +486,7 @@ class SessionSpans:
     def _record(self, span: Span, error: BaseException | None) -> None:
         if error is not None:
             facts: Attributes = {"exception.type": type(error).__qualname__}
-            if self._telemetry.content:
+            if self._telemetry.content and span.is_recording():
                 facts["exception.message"] = self._telemetry.content.clean(str(error))
             add_event(span, "exception", facts)
 

@@ -1,6 +1,7 @@
 """How spans begin and end, and what they are about: a turn or a subagent, a call of the model, one of a tool.
 
 Nothing that goes wrong in telemetry goes beyond it: neither here nor in what the user's SDK does with a span.
+Runs and tasks have theirs at the end, with how a trace continues in another process.
 """
 
 from __future__ import annotations
@@ -8,11 +9,14 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from functools import wraps
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from opentelemetry import context as otel
+from opentelemetry import propagate
 from opentelemetry.trace import (
     INVALID_SPAN,
+    Link,
     SpanKind,
     Status,
     StatusCode,
@@ -25,11 +29,13 @@ from outrider.telemetry import _names as n
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from opentelemetry.trace import Link, Span, SpanContext, Tracer
+    from opentelemetry.trace import Span, SpanContext, Tracer
 
     from outrider.session import Usage
-    from outrider.session._instrument import Facts
+    from outrider.session._connection.observers import Facts
+    from outrider.telemetry._telemetry import Telemetry
     from outrider.wire import ContentBlock, JsonObject
 
 log = logging.getLogger("outrider.telemetry")
@@ -170,21 +176,6 @@ def current_span(
 class Branch:
     """A turn or a subagent: what calls of the model and of tools hang under."""
 
-    __slots__ = (
-        "began",
-        "chat",
-        "context",
-        "is_background",
-        "is_continued",
-        "name",
-        "parent",
-        "ready",
-        "said",
-        "span",
-        "task",
-        "usage",
-    )
-
     def __init__(self, span: Span, name: str, began: int, parent: Branch | None = None) -> None:
         self.span = span
         self.name = name
@@ -195,6 +186,8 @@ class Branch:
         self.began = self.ready = began
         """`ready`: since when the model can be at work on its next message."""
         self.chat: Chat | None = None
+        self.inferences = self.tool_calls = 0
+        """How often it has called the model and tools by itself."""
         self.is_background = False
         """Whether it continues when the call that began it has ended."""
         self.is_continued = False
@@ -209,8 +202,6 @@ class Branch:
 
 class Chat:
     """A call of the model."""
-
-    __slots__ = ("began", "blocks", "finish", "id", "is_partial", "labels", "last", "span")
 
     def __init__(self, id: str, span: Span, began: int, labels: Labels) -> None:
         self.id = id
@@ -229,8 +220,6 @@ class Chat:
 class Call:
     """A call of a tool."""
 
-    __slots__ = ("began", "branch", "context", "error", "id", "is_announced", "labels", "span")
-
     def __init__(self, id: str, span: Span, branch: Branch | None, began: int, labels: Labels) -> None:
         self.id = id
         self.span = span
@@ -243,3 +232,50 @@ class Call:
         """Whether the model's message with it has come, so that its result will."""
         self.error: str | None = None
         """What went wrong in this process."""
+
+
+log = logging.getLogger("outrider.telemetry")
+
+_NAME: Final = "fleet.map"
+
+_LARGE: Final = 1000
+"""Tasks of a run, beyond which each has a trace of its own: backends do not show larger ones."""
+
+
+@contextmanager
+def run_span(telemetry: Telemetry, engine: str) -> Generator[SpanFollower]:
+    """Around a run."""
+    facts = {n.OPERATION: n.INVOKE_WORKFLOW, n.WORKFLOW_NAME: _NAME, n.ENGINE: engine}
+    began, metrics = time_ns(), telemetry.metrics
+    with current_span(telemetry.tracer, f"{n.INVOKE_WORKFLOW} {_NAME}", facts) as follower:
+        try:
+            yield follower
+        finally:
+            metrics.took(metrics.run_seconds, began, time_ns(), facts, follower.error)
+
+
+def task_span(
+    telemetry: Telemetry, id: str, number: int, total: int | None
+) -> AbstractContextManager[SpanFollower]:
+    """Around a task. Of a large run, it begins a trace, which is linked to that of the run."""
+    is_large = (total or 0) > _LARGE or number >= _LARGE
+    links = [Link(get_current_span().get_span_context())] if is_large else []
+    return current_span(telemetry.tracer, n.TASK, {n.TASK_ID: id, n.TASK_INDEX: number}, links)
+
+
+def carrier() -> dict[str, str]:
+    """The current trace, for another process."""
+    found: dict[str, str] = {}
+    try:
+        propagate.inject(found)
+    except Exception:
+        log.exception("the trace could not be handed on")
+    return found
+
+
+def resume(carrier: Mapping[str, str]) -> None:
+    """Continue a trace of another process, in the current context."""
+    try:
+        otel.attach(propagate.extract(carrier))
+    except Exception:
+        log.exception("the trace could not be continued")

@@ -1,6 +1,6 @@
 """`Telemetry`: what is to be made of sessions, pools and runs, and where it goes.
 
-`instrument` has it made of everything in this process. What is made is in `_session` and `_fleet`.
+`instrument` has it made of everything in this process. What is made is in `_session` and `_spans`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from outrider._version import __version__
 from outrider.errors import OptionsError
 from outrider.options._validators import choice, function, invalid_value, optional, switch, text
 from outrider.redaction import DEFAULT
-from outrider.session import _instrument
+from outrider.session._connection import observers
 from outrider.telemetry import _names as n
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from outrider.options import Options
     from outrider.redaction import Redaction
     from outrider.session._connection.conversation import Conversation
-    from outrider.session._instrument import SessionFollower, TaskFollower
+    from outrider.session._connection.observers import SessionFollower, TaskFollower
 
 
 class TelemetryFields(TypedDict, total=False):
@@ -117,9 +117,12 @@ class Telemetry:
             hint = "Run: pip install 'outrider[otel]'"
             raise OptionsError("Telemetry needs a package that is not installed", hint=hint) from error
 
+        # Here: they import the API of OpenTelemetry.
+        from outrider.telemetry import _spans
         from outrider.telemetry._content import Content
         from outrider.telemetry._metrics import Metrics
 
+        self._spans: Final = _spans
         self.agent_name: Final = agent_name
         self.agent_spans: Final = agent_spans
         self.names: Final = n.NAMES[semconv]
@@ -154,37 +157,27 @@ class Telemetry:
         return {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", **_AGENT_SPANS, **endpoint}
 
     def run(self, engine: str) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._fleet import run_span
-
-        return run_span(self, engine)
+        return self._spans.run_span(self, engine)
 
     def task(self, id: str, number: int, total: int | None) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._fleet import task_span
-
-        return task_span(self, id, number, total)
+        return self._spans.task_span(self, id, number, total)
 
     def attempt(self, number: int, session_id: str | None) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import current_span
-
-        return current_span(self.tracer, n.ATTEMPT, {n.ATTEMPT_NUMBER: number, n.CONVERSATION: session_id})
+        return self._spans.current_span(
+            self.tracer, n.ATTEMPT, {n.ATTEMPT_NUMBER: number, n.CONVERSATION: session_id}
+        )
 
     def carrier(self) -> dict[str, str]:
-        from outrider.telemetry._fleet import carrier
-
-        return carrier()
+        return self._spans.carrier()
 
     def resume(self, carrier: Mapping[str, str]) -> None:
-        from outrider.telemetry._fleet import resume
-
-        resume(carrier)
+        self._spans.resume(carrier)
 
     def pool_opened(self, pool: Pool) -> None:
         self.metrics.pool_opened(pool)
 
     def pool_wait(self) -> AbstractContextManager[TaskFollower]:
-        from outrider.telemetry._spans import current_span
-
-        return current_span(self.tracer, n.POOL_ACQUIRE, {})
+        return self._spans.current_span(self.tracer, n.POOL_ACQUIRE, {})
 
 
 def _made_from(fields: Mapping[str, object]) -> Telemetry:
@@ -200,10 +193,10 @@ def instrument(**fields: Unpack[TelemetryFields]) -> Telemetry:
     A second call replaces the first. Raises what `Telemetry` raises.
     """
     made = Telemetry(**fields)
-    _instrument.default = made
+    observers.default_instrument = made
     return made
 
 
 def uninstrument() -> None:
     """Undo `instrument`. Sessions that exist keep what they have."""
-    _instrument.default = None
+    observers.default_instrument = None

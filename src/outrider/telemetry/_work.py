@@ -134,11 +134,9 @@ class Work:
 
     def _begin_chat(self, branch: Branch, id: str, model: str, usage: object) -> Chat:
         self._end_chat(branch)
-        common = {
-            n.OPERATION: n.CHAT,
-            n.PROVIDER: self.provider,
-            n.REQUEST_MODEL: self.model or model,
-        }
+        branch.inferences += 1
+        # Not that of the session: a subagent may have another, and so may a message after a fallback.
+        common = {n.OPERATION: n.CHAT, n.PROVIDER: self.provider, n.REQUEST_MODEL: model}
         facts: Attributes = {
             **common,
             n.RESPONSE_MODEL: model,
@@ -167,7 +165,7 @@ class Work:
         self._note_end(chat.id)
         facts: Attributes = {n.FINISH_REASONS: [chat.finish] if chat.finish else None}
         if chat.blocks:
-            facts |= self.content(chat.span, n.OUTPUT_MESSAGES, [answer_message(chat.blocks, chat.finish)])
+            facts |= self.content(chat.span, n.OUTPUT_MESSAGES, [answer_message(chat.blocks)])
         describe(chat.span, facts)
         end_span(chat.span, error, at=chat.last)
         self._metrics.took(self._metrics.chat_seconds, chat.began, chat.last, chat.labels, error)
@@ -187,7 +185,10 @@ class Work:
     def _announce(self, block: ToolCallBlock, branch: Branch, now: int) -> None:
         if block.id in self._ended:
             return
-        call = self.calls.get(block.id) or self.begin_call(block.id, block.name, now, branch)
+        call = self.calls.get(block.id)
+        if call is None or not call.is_announced:
+            branch.tool_calls += 1
+        call = call or self.begin_call(block.id, block.name, now, branch)
         # It may have begun here first, before its message had come.
         call.is_announced, call.branch = True, branch
         if block.name in _AGENT_TOOLS:
@@ -324,10 +325,9 @@ class Work:
                 self._end_agent(id, now, error)
         end_span(branch.span, error, at=now, said=said)
         labels = {n.OPERATION: n.INVOKE_AGENT, n.AGENT_NAME: branch.name}
-        if self.model is not None:
+        if self.model is not None and branch.parent is None:
             labels[n.REQUEST_MODEL] = self.model
-        labels = self._metrics.bounded(labels)
-        self._metrics.took(self._metrics.turn_seconds, branch.began, now, labels, error)
+        self._metrics.agent_ended(branch, now, self._metrics.bounded(labels), error)
 
     def end_all(self, error: str | None) -> None:
         """The session ends, and with it all that is open."""
@@ -341,6 +341,9 @@ class Work:
     def content(self, span: Span, name: str, value: object) -> Attributes:
         """Content as an attribute, if it is to be on spans; else it is put into an event."""
         content = self._telemetry.content
+        if not span.is_recording():
+            # To mask it takes far longer than all else here.
+            return {}
         text = content.encode(value)
         if content.in_events:
             add_event(span, n.CONTENT_EVENT, {name: text})

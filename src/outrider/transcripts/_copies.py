@@ -82,7 +82,7 @@ def forked(source: Bundle, session_id: str, *, at: str | None = None, title: str
 def _kept(source: Bundle, at: str | None) -> list[JsonObject]:
     """The entries of the conversation up to the message, in their order.
 
-    All up to there, not its ancestors alone: calls that ran side by side are no ancestors of each other, nor
+    All up to there, not its ancestors alone: calls that ran side by side are not ancestors of each other, nor
     is what was said before a compaction one of what came after it.
     """
     chained = [entry for entry in source.entries if _uuid(entry) and _text(entry, "type") in CHAINED]

@@ -168,8 +168,8 @@ class Messages:
     async def _begin(self, framer: Framer) -> tuple[list[Arrival], Exception | None]:
         """Wait for bytes; returns the first messages in them, and what is to be raised if there are none.
 
-        Bytes without a line end are no message yet, but they came before the end. That is met again when they
-        have been taken, since a transport tells it at each call.
+        Bytes without a line end are not a message yet, but they came before the end. The next call meets that
+        again, as a transport says it at each call.
         """
         try:
             data = await self._source.receive()

@@ -1,4 +1,4 @@
-"""Looks at sessions in a browser, live and kept: `outrider view`, or `app` in a service of yours.
+"""Shows live and stored sessions in a browser: `outrider view`, or `app` in a service of yours.
 
 Needs the extra `view`. Names are loaded on first use.
 """

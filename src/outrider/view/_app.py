@@ -8,11 +8,13 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -27,18 +29,21 @@ from outrider.errors import OptionsError, OutriderError, SessionNotFound, UsageE
 from outrider.fleet import Journal, Pool, Run
 from outrider.redaction import DEFAULT
 from outrider.session import Session
-from outrider.transcripts import Sessions, SessionStore
+from outrider.transcripts import Sessions, SessionStore, StoredSession
+from outrider.transcripts._disk.read import Search
 from outrider.transcripts._entries import fields_of
 from outrider.transcripts._export.turns import check_format
 from outrider.transcripts.stores._heads import HeadStore
 from outrider.view._guard import LOOPBACK, Guard
-from outrider.view._live import BEAT, HEARTBEAT, TICK, Clients, changes, event
-from outrider.view._pages.conversation import rows
+from outrider.view._live import BEAT, HEARTBEAT, TICK, Answer, Clients, Tabs, event, root_of
+from outrider.view._pages.conversation import changed_files, doing, rows
 from outrider.view._pages.layout import error_page, page
 from outrider.view._pages.markup import Markup, h
 from outrider.view._pages.sessions import (
     PAGE,
     Filter,
+    changes_body,
+    found_list,
     hit_row,
     list_body,
     list_rows,
@@ -46,16 +51,17 @@ from outrider.view._pages.sessions import (
     session_body,
     window_element,
 )
+from outrider.view._pages.timeline import timeline
 from outrider.view._pages.tools import PICTURES, Shown, result_blocks
 from outrider.view._sources.batch import Batch, is_batch
 from outrider.view._sources.library import Library, by_call
 from outrider.view._sources.transcript import TranscriptFile, Window, blocks_of, is_answer
 from outrider.view._waiting import ApprovalPages
-from outrider.view._work import WorkPages
+from outrider.view._work import BatchPages, PoolPages
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from outrider.view._sources.library import OpenSession
 
@@ -71,6 +77,10 @@ _NESTED: Final = 400
 """Rows of a subagent that are shown within its call."""
 _FOLLOWED: Final = 20
 """Entries that may change as more are written: what came last is sent again."""
+_FRESH: Final = 20.0
+"""Seconds: a session that was written to so lately counts as running."""
+_LONGEST_CALL: Final = 600.0
+"""So does one that was so lately, and waits for the result of a call."""
 _SLOW: Final = 3.0
 """Seconds between two looks at the list."""
 _STATIC: Final = {"view.js": "text/javascript", "view.css": "text/css", "icon.svg": "image/svg+xml"}
@@ -79,8 +89,6 @@ _FORMATS: Final = {
     "markdown": ("text/markdown", "md"),
     "json": ("application/json", "json"),
 }
-
-Page: TypeAlias = "Callable[[Request], Awaitable[Response]]"
 
 
 def app(
@@ -108,56 +116,105 @@ def app(
 
     Raises `OptionsError` for what cannot be looked at, and `UsageError` for a session that is not open.
     """
-    return View(
-        what, approve=approve, token=token, password=password, hosts=hosts, is_guarded=guard, redact=redact
+    guarded = partial(Guard, token=token, password=password, hosts=hosts, is_guarded=guard)
+    return View(what, guarded, approve=approve, redact=redact)
+
+
+class Single(NamedTuple):
+    """What is looked at by itself, and is in no store."""
+
+    add: Callable[[Library, Any], None]
+    it: Session[Any] | Path
+
+
+Taken: TypeAlias = Sessions | Single | Batch | Pool | Approvals
+_T = TypeVar("_T")
+
+
+def _taken(what: Viewable) -> Taken:
+    """One thing, as what it is."""
+    if isinstance(what, Sessions | Pool | Approvals):
+        return what
+    if isinstance(what, Session):
+        return Single(Library.add_session, what)
+    if isinstance(what, Run | Journal):
+        return Batch(what)
+    if isinstance(what, str) and is_batch(what):
+        return Batch(Journal(what))
+    if not isinstance(what, os.PathLike) and (not isinstance(what, str) or "://" in what):
+        return Sessions(what)
+    if not os.fspath(what):
+        raise OptionsError("The path is empty", hint="Leave it out, for the sessions of this machine.")
+    path = Path(what).expanduser()
+    if path.is_file():
+        return _taken_file(path)
+    if path.is_dir():
+        is_config = (path / "projects").is_dir()
+        return Sessions(config=path) if is_config else Sessions(f"file://{path.absolute()}")
+    if isinstance(what, str) and what.startswith("memory:"):
+        return Sessions(what)
+    raise OptionsError(
+        f"{os.fspath(what)!r} does not exist",
+        hint="Give a store, a journal, a trace or a transcript; or nothing, for this machine.",
     )
+
+
+def _taken_file(path: Path) -> Taken:
+    with path.open("rb") as file:
+        head = file.read(1 << 16)
+    if head.startswith(b"SQLite format 3\0"):
+        return Batch(Journal(path)) if Batch.is_journal(path) else Sessions(path)
+    if path.suffix == ".gz" or b'"outrider_trace"' in head or b'"dir":' in head.replace(b" ", b"")[:4000]:
+        return Single(Library.add_trace, path)
+    if head.lstrip().startswith(b"{"):
+        return Single(Library.add_file, path)
+    raise OptionsError(
+        f"{str(path)!r} is not a store, a journal, a trace or a transcript",
+        hint="See docs/view.md for what can be looked at.",
+    )
+
+
+def _the_one(taken: Sequence[Taken], kind: type[_T]) -> _T | None:
+    """What there is of a kind. Raises `OptionsError` if there are two."""
+    found = [each for each in taken if isinstance(each, kind)]
+    if len(found) > 1:
+        name = "stores of sessions" if kind is Sessions else f"things of the kind {kind.__name__}"
+        raise OptionsError(f"There are {len(found)} {name}", hint="Give one, or make two viewers.")
+    return found[0] if found else None
 
 
 class View:
     """The viewer: an ASGI application. Made by `app`."""
 
     def __init__(
-        self,
-        what: Sequence[Viewable],
-        *,
-        approve: bool,
-        token: str | None,
-        password: str | None,
-        hosts: Sequence[str] | None,
-        is_guarded: bool,
-        redact: bool,
+        self, what: Sequence[Viewable], guard: Callable[[ASGIApp], Guard], *, approve: bool, redact: bool
     ) -> None:
         self._redact = redact
         self._clients = Clients()
-        self._approvals = cast("Approvals | None", None)
-        self._work = WorkPages(self._clients)
-        sessions: Sessions | None = None
-        singles: list[Callable[[Library], None]] = []
-        for each in what:
-            found = self._take(each)
-            if isinstance(found, Sessions):
-                if sessions is not None:
-                    raise OptionsError("There are two stores of sessions", hint="Give one, or two viewers.")
-                sessions = found
-            elif found is not None:
-                singles.append(found)
-        if sessions is None and (not singles or self._work.is_any or self._approvals is not None):
+        taken = [_taken(each) for each in what]
+        sessions = _the_one(taken, Sessions)
+        batch, pool = _the_one(taken, Batch), _the_one(taken, Pool)
+        approvals = _the_one(taken, Approvals)
+        singles = [each for each in taken if isinstance(each, Single)]
+        if sessions is None and (not singles or batch or pool or approvals):
             sessions = Sessions()
         self._library = Library(sessions)
-        for add in singles:
-            add(self._library)
-        if self._approvals is None and sessions is not None:
+        for each in singles:
+            each.add(self._library, each.it)
+        if approvals is None and sessions is not None:
             store = getattr(getattr(sessions._library, "_store", None), "_store", None)  # pyright: ignore[reportPrivateUsage]
-            if isinstance(store, HeadStore):
-                self._approvals = Approvals(store)
-        self._waiting = ApprovalPages(self._approvals, self._clients, may_decide=approve)
-        self._guard = Guard(
-            Starlette(routes=self._routes(), lifespan=self._lifespan),
-            token=token,
-            password=password,
-            hosts=hosts,
-            is_guarded=is_guarded,
+            approvals = Approvals(store) if isinstance(store, HeadStore) else None
+        made = (
+            None if batch is None else BatchPages(batch, self._clients, self._tabs),
+            None if pool is None else PoolPages(pool, self._clients, self._tabs),
+            None
+            if approvals is None
+            else ApprovalPages(approvals, self._clients, self._tabs, may_decide=approve),
         )
+        self._others = [each for each in made if each is not None]
+        errors = {404: self._nowhere}
+        pages = Starlette(routes=self._routes(), lifespan=self._lifespan, exception_handlers=errors)
+        self._guard = guard(pages)
 
     @property
     def token(self) -> str:
@@ -178,63 +235,6 @@ class View:
         with anyio.CancelScope(shield=True):
             await self._library.close()
 
-    def _take(self, what: Viewable) -> Sessions | Callable[[Library], None] | None:
-        """Sort one thing in; gives sessions, or what adds one to the library."""
-        if isinstance(what, Sessions):
-            return what
-        if isinstance(what, Session):
-            return lambda library: library.add_session(what)
-        if isinstance(what, Pool):
-            self._work.pool = what
-            return None
-        if isinstance(what, Run | Journal):
-            self._work.batch = Batch(what)
-            return None
-        if isinstance(what, Approvals):
-            self._approvals = what
-            return None
-        if isinstance(what, os.PathLike) or (isinstance(what, str) and "://" not in what):
-            if not os.fspath(what):
-                raise OptionsError(
-                    "The path is empty", hint="Leave it out, for the sessions of this machine."
-                )
-            path = Path(what).expanduser()
-            if path.is_file():
-                return self._take_file(path)
-            if path.is_dir():
-                return (
-                    Sessions(config=path)
-                    if (path / "projects").is_dir()
-                    else Sessions(f"file://{path.absolute()}")
-                )
-            if isinstance(what, str) and what.startswith("memory:"):
-                return Sessions(what)
-            raise OptionsError(
-                f"{os.fspath(what)!r} does not exist",
-                hint="Give a store, a journal, a trace or a transcript; or nothing, for this machine.",
-            )
-        if isinstance(what, str) and is_batch(what):
-            self._work.batch = Batch(Journal(what))
-            return None
-        return Sessions(what)
-
-    def _take_file(self, path: Path) -> Sessions | Callable[[Library], None] | None:
-        with path.open("rb") as file:
-            head = file.read(1 << 16)
-        if head.startswith(b"SQLite format 3\0"):
-            if Batch.is_journal(path):
-                self._work.batch = Batch(Journal(path))
-                return None
-            return Sessions(path)
-        if path.suffix == ".gz" or b'"outrider_trace"' in head or b'"dir":' in head.replace(b" ", b"")[:4000]:
-            return lambda library: library.add_trace(path)
-        if head.lstrip().startswith(b"{"):
-            return lambda library: library.add_file(path)
-        raise OptionsError(
-            f"{str(path)!r} is no store, journal, trace or transcript",
-            hint="See docs/view.md for what can be looked at.",
-        )
-
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncGenerator[None]:
         try:
@@ -243,60 +243,55 @@ class View:
             await self.close()
 
     def _routes(self) -> list[Route]:
-        def get(path: str, answer: Page) -> Route:
-            return Route(path, self._guarded(answer), methods=["GET"])
+        def route(path: str, answer: Answer) -> Route:
+            method, _, path = path.rpartition(" ")
+            return Route(path, self._guarded(answer), methods=[method or "GET"])
 
         return [
-            get("/", self._list),
-            get("/watch/sessions", self._watch_list),
-            get("/s/{id}", self._session),
-            get("/s/{id}/rows", self._rows),
-            get("/s/{id}/live", self._live),
-            get("/s/{id}/full", self._full),
-            get("/s/{id}/picture", self._picture),
-            get("/s/{id}/outline", self._outline),
-            get("/s/{id}/export", self._export),
-            get("/static/{name}", _static),
-            get("/fleet", lambda request: self._work.fleet(request, self._tabs)),
-            get("/fleet/plot.svg", self._work.plot),
-            get("/watch/fleet", self._work.watch_fleet),
-            get("/pool", lambda request: self._work.pool_page(request, self._tabs)),
-            get("/watch/pool", self._work.watch_pool),
-            get("/approvals", lambda request: self._waiting.list(request, self._tabs)),
-            get("/watch/approvals", self._waiting.watch),
-            Route("/approvals/{id}", self._guarded(self._waiting.decide), methods=["POST"]),
+            route("/", self._list),
+            route("/watch/sessions", self._watch_list),
+            route("/s/{id}", self._session),
+            route("/s/{id}/rows", self._rows),
+            route("/s/{id}/live", self._live),
+            route("/s/{id}/full", self._full),
+            route("/s/{id}/picture", self._picture),
+            route("/s/{id}/outline", self._outline),
+            route("/s/{id}/export", self._export),
+            route("/s/{id}/timeline", self._timeline),
+            route("/s/{id}/changes", self._changes),
+            route("/s/{id}/find", self._find),
+            route("/static/{name}", _static),
+            *(route(*each) for pages in self._others for each in pages.routes().items()),
         ]
 
-    def _guarded(self, answer: Page) -> Page:
+    def _guarded(self, answer: Answer) -> Answer:
         """Errors as pages."""
 
         async def answered(request: Request) -> Response:
             try:
                 return await answer(request)
             except SessionNotFound:
-                return await self._problem(
-                    request, 404, "It is not there", "This session does not exist, or has been deleted."
-                )
+                found = 404, "It is not there", "This session does not exist, or has been deleted."
             except (OptionsError, UsageError) as error:
-                return await self._problem(request, 400, "That is not possible", str(error))
+                found = 400, "That is not possible", str(error)
             except (OutriderError, OSError) as error:
-                return await self._problem(request, 502, "It cannot be read", str(error))
+                found = 502, "It cannot be read", str(error)
+            status, title, says = found
+            return HTMLResponse(error_page(root_of(request), title, says, await self._tabs()), status)
 
         return answered
 
-    async def _problem(self, request: Request, status: int, title: str, says: str) -> Response:
-        root = _root(request)
-        return HTMLResponse(error_page(root, title, says), status)
+    async def _nowhere(self, request: Request, _: Exception) -> Response:
+        says = "There is no page with this address."
+        return HTMLResponse(error_page(root_of(request), "It is not there", says, await self._tabs()), 404)
 
-    async def _tabs(self) -> list[tuple[str, str, int]]:
-        tabs = [("Sessions", "/", 0)]
-        tabs += self._work.tabs()
-        return [*tabs, *await self._waiting.tabs()]
+    async def _tabs(self) -> Tabs:
+        return [("Sessions", "/", 0), *[tab for each in self._others for tab in await each.tabs()]]
 
     # The list.
 
     async def _list(self, request: Request) -> Response:
-        root = _root(request)
+        root = root_of(request)
         if self._library.single is not None:
             return RedirectResponse(f"{root}/s/{self._library.single}")
         chosen = Filter.read(request.query_params)
@@ -307,7 +302,8 @@ class View:
             every = await self._library.costs(infos) if chosen.sort == "cost" else {}
             infos = chosen.sorted(infos, every)[chosen.first :][: PAGE + 1]
         some = infos[:PAGE]
-        region = list_rows(root, chosen, some, await self._library.costs(some), has_more=len(infos) > PAGE)
+        costs, running = await self._library.costs(some), await run_sync(self._running, some)
+        region = list_rows(root, chosen, some, costs, running, has_more=len(infos) > PAGE)
         if "part" in request.query_params:
             return HTMLResponse(region)
         projects = await self._library.projects()
@@ -333,12 +329,13 @@ class View:
         async def pieces() -> AsyncIterator[str]:
             """Each hit as soon as it is found."""
             yield before
-            count = 0
+            count, before_it = 0, ""
             if hits is not None:
                 try:
                     async for hit in hits:
                         count += 1
-                        yield hit_row(root, hit, chosen.q)
+                        yield hit_row(root, hit, chosen.q, is_again=hit.session.id == before_it)
+                        before_it = hit.session.id
                 except OutriderError as error:
                     yield _note(f"The search has ended early: {error}")
             if not count:
@@ -356,9 +353,22 @@ class View:
 
         async def signature() -> object:
             newest = await self._library.list(chosen.query(5))
-            return [(info.id, info.last_modified) for info in newest]
+            return [(info.id, info.last_modified, _age(info) < _FRESH) for info in newest]
 
-        return self._clients.stream(changes(signature, _SLOW, self._clients))
+        return self._clients.watch(signature, _SLOW)
+
+    def _running(self, infos: Sequence[StoredSession]) -> dict[str, str]:
+        """What those do that were written to just now, or that wait for a tool."""
+        found: dict[str, str] = {}
+        for info in infos:
+            said, is_waiting = "", False
+            if info.path is not None and _age(info) < _LONGEST_CALL:
+                shown = Shown(base="", redact=self._redact, folder=info.cwd or "")
+                with suppress(OSError):
+                    said, is_waiting = doing(TranscriptFile(info.path), shown)
+            if is_waiting or _age(info) < _FRESH:
+                found[info.id] = said
+        return found
 
     # One session.
 
@@ -366,10 +376,10 @@ class View:
         opened = await self._library.open(request.path_params["id"])
         return opened, request.query_params.get("agent") or None
 
-    def _shown(self, request: Request, agent: str | None) -> Shown:
+    def _shown(self, request: Request, opened: OpenSession, agent: str | None) -> Shown:
         query = f"&agent={quote(agent)}" if agent else ""
-        base = f"{_root(request)}/s/{request.path_params['id']}"
-        return Shown(base=base, redact=self._redact, query=query)
+        base = f"{root_of(request)}/s/{request.path_params['id']}"
+        return Shown(base=base, redact=self._redact, query=query, folder=opened.info.cwd or "")
 
     async def _session(self, request: Request) -> Response:
         opened, agent = await self._opened(request)
@@ -384,10 +394,10 @@ class View:
         agents = await run_sync(opened.agents)
         is_live = window.is_last
         made = await run_sync(
-            lambda: rows(window, self._shown(request, agent), by_call(agents), live=is_live)
+            lambda: rows(window, self._shown(request, opened, agent), by_call(agents), live=is_live)
         )
         body = session_body(
-            _root(request),
+            root_of(request),
             opened,
             window,
             made,
@@ -396,7 +406,7 @@ class View:
             resume=self._library.resume_command(opened),
         )
         title = DEFAULT.mask(opened.info.title) or opened.info.id[:8]
-        return HTMLResponse(page(_root(request), title, body, tabs=await self._tabs(), kind="session-page"))
+        return HTMLResponse(page(root_of(request), title, body, tabs=await self._tabs(), kind="session-page"))
 
     async def _rows(self, request: Request) -> Response:
         opened, agent = await self._opened(request)
@@ -411,7 +421,7 @@ class View:
                 window = file.before(_number(params["before"]))
             else:
                 window = file.after(_number(params.get("after", "0")))
-            shown = self._shown(request, agent)
+            shown = self._shown(request, opened, agent)
             if is_nested and agent:
                 shown = replace(shown, prefix=f"{agent}-")
             return window_element(window, rows(window, shown, by_call(opened.agents())))
@@ -424,7 +434,7 @@ class View:
         offset = _number(request.query_params.get("at", ""))
 
         def read() -> str:
-            shown = replace(self._shown(request, agent), clip=None)
+            shown = replace(self._shown(request, opened, agent), clip=None)
             return "".join(rows(file.around(offset), shown, by_call(opened.agents()), only=offset))
 
         row = await run_sync(read)
@@ -454,8 +464,39 @@ class View:
         opened, agent = await self._opened(request)
         outline = await opened.outline(agent)
         agents = await run_sync(opened.agents)
-        made = await run_sync(outline_parts, _root(request), opened, outline, agents, agent)
+        made = await run_sync(outline_parts, root_of(request), opened, outline, agents, agent)
         return HTMLResponse(made)
+
+    async def _timeline(self, request: Request) -> Response:
+        """A part of it, from second to second."""
+        opened, agent = await self._opened(request)
+        first, last = (_number(request.query_params.get(name, "")) / 100 for name in ("from", "to"))
+        outline = await opened.outline(agent)
+        link = f"{self._shown(request, opened, agent).base}?{f'agent={quote(agent)}&' if agent else ''}at="
+        return HTMLResponse(await run_sync(timeline, outline, link, first, last))
+
+    async def _changes(self, request: Request) -> Response:
+        """What was changed, by the subagents, too."""
+        opened, _ = await self._opened(request)
+        agents = await run_sync(opened.agents)
+        transcripts: list[tuple[TranscriptFile, Sequence[tuple[int, int]], Shown, str]] = []
+        for agent in (None, *agents):
+            outline = await opened.outline(agent)
+            shown = self._shown(request, opened, agent)
+            who = "Claude" if agent is None else shown.mask(agents[agent].description) or "Subagent"
+            transcripts.append((TranscriptFile(outline.path), list(outline.edits), shown, who))
+        root, resume = root_of(request), self._library.resume_command(opened)
+        body = changes_body(root, opened, await run_sync(changed_files, transcripts), resume)
+        title = DEFAULT.mask(opened.info.title) or opened.info.id[:8]
+        return HTMLResponse(page(root, title, body, tabs=await self._tabs(), kind="session-page"))
+
+    async def _find(self, request: Request) -> Response:
+        """What is said in a session, also by its subagents."""
+        opened, _ = await self._opened(request)
+        words = request.query_params.get("q", "").strip()[:1000]
+        found = await run_sync(_found, opened, Search(words)) if words else []
+        base = f"{root_of(request)}/s/{opened.info.id}"
+        return HTMLResponse(found_list(base, found, words, _MOST_HITS))
 
     async def _export(self, request: Request) -> Response:
         opened, _ = await self._opened(request)
@@ -483,7 +524,7 @@ class View:
         opened, agent = await self._opened(request)
         given = request.headers.get("last-event-id") or request.query_params.get("from", "")
         start = _number(given)
-        shown = self._shown(request, agent)
+        shown = self._shown(request, opened, agent)
         return self._clients.stream(self._followed(opened, agent, shown, start))
 
     async def _followed(
@@ -491,15 +532,22 @@ class View:
     ) -> AsyncIterator[bytes]:
         """Rows as they are written: those that are new, and those that have changed, as a result came."""
         yield b"retry: 1000\n\n"
-        silent, partial = 0.0, ""
+        silent, partial, is_away = 0.0, "", False
         while not self._clients.is_closing:
             try:
                 await opened.refresh()
                 file = await run_sync(opened.transcript, agent)
                 size = await run_sync(file.size)
-            except (OutriderError, OSError):
+            except (SessionNotFound, FileNotFoundError):
                 yield event("", name="gone")
                 return
+            except (OutriderError, OSError) as error:
+                if not is_away:
+                    yield event(str(error), name="away")
+                is_away = True
+                await anyio.sleep(_SLOW)
+                continue
+            is_away = False
             if size < offset:
                 yield event("", name="reset")
                 return
@@ -528,25 +576,38 @@ class View:
         return window, [str(row) for row in rows(window, shown, by_call(opened.agents()), live=True)]
 
 
+def _age(info: StoredSession) -> float:
+    return time.time() - info.last_modified.timestamp()
+
+
 def _chosen_window(file: TranscriptFile, at: str | None, start: str | None) -> Window:
     if at is not None:
         return file.around(_number(at))
     return file.after(0) if start else file.last()
 
 
+def _found(opened: OpenSession, search: Search) -> list[tuple[int, str, str]]:
+    """Offsets, subagents as they stand in addresses, and the words around what was found."""
+    made: list[tuple[int, str, str]] = []
+    for agent in (None, *opened.agents()):
+        query = f"&agent={quote(agent)}" if agent else ""
+        for at, said in opened.transcript(agent).search(search):
+            made.append((at, query, said))
+            if len(made) == _MOST_HITS:
+                return made
+    return made
+
+
 def _number(text: str) -> int:
     """A cursor. Raises `OptionsError`."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 15):
-        raise OptionsError(f"{text[:40]!r} is no place in a session", hint="Follow a link of this page.")
+    # No file is larger.
+    if not (text.isascii() and text.isdigit() and len(text) <= 13):
+        raise OptionsError(f"{text[:40]!r} is not a place in a session", hint="Follow a link of this page.")
     return int(text)
 
 
 def _note(text: str) -> str:
-    return h("p", text, class_="empty")
-
-
-def _root(request: Request) -> str:
-    return str(request.scope.get("root_path", "")).rstrip("/")
+    return h("p.empty", text)
 
 
 async def _static(request: Request) -> Response:

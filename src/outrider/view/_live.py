@@ -6,13 +6,23 @@ Nothing is queued for a client. One that does not read is waited for a while, an
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import anyio
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+
+from outrider.errors import OutriderError
+from outrider.view._pages.layout import page
+from outrider.view._pages.markup import Markup, h
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
+
+Answer: TypeAlias = "Callable[[Request], Awaitable[Response]]"
+"""What answers to an address."""
+Tabs: TypeAlias = "list[tuple[str, str, int]]"
+"""The names of pages, their addresses, and how much waits there."""
 
 _MOST_CLIENTS: Final = 32
 _PATIENCE: Final = 20.0
@@ -20,10 +30,7 @@ _PATIENCE: Final = 20.0
 HEARTBEAT: Final = 15.0
 TICK: Final = 0.25
 """Seconds between two looks at what may be new, or over."""
-_HEADERS: Final = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"x-accel-buffering", b"no"),
-]
+_HEADERS: Final = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
 
 
 def event(data: str, *, name: str = "", id: str | int = "") -> bytes:
@@ -51,6 +58,10 @@ class Clients:
         if self.count >= _MOST_CLIENTS:
             return PlainTextResponse("Too many pages are open.", 503, headers={"retry-after": "5"})
         return _EventResponse(self, events)
+
+    def watch(self, signature: Callable[[], Awaitable[object]], seconds: float) -> Response:
+        """An answer that tells whenever something has another signature."""
+        return self.stream(_changes(signature, seconds, self))
 
 
 class _EventResponse(Response):
@@ -87,11 +98,43 @@ class _EventResponse(Response):
         return True
 
 
-async def changes(
+def root_of(request: Request) -> str:
+    """Where the viewer is mounted."""
+    return str(request.scope.get("root_path", "")).rstrip("/")
+
+
+async def renewed(
+    request: Request,
+    title: str,
+    region: Markup,
+    tabs: Callable[[], Awaitable[Tabs]],
+    *,
+    heading: str = "",
+    note: Markup | None = None,
+) -> Response:
+    """A page with a region that is renewed when `/watch/…` tells; or that region by itself."""
+    if "part" in request.query_params:
+        return HTMLResponse(region)
+    root = root_of(request)
+    here = request.url.path.removeprefix(root)
+    main = h("main", h("h1", heading or title), note, h("div", region, id="live"), id="main")
+    body = h("div.single.wide", main)
+    made = page(root, title, body, tabs=await tabs(), current=here, kind="work-page", watch=f"/watch{here}")
+    return HTMLResponse(made)
+
+
+async def _changes(
     signature: Callable[[], Awaitable[object]], seconds: float, clients: Clients
 ) -> AsyncIterator[bytes]:
-    """Tells whenever something has another signature."""
-    known = await signature()
+
+    async def look() -> object:
+        """What cannot be read has changed when it can: the page is told then."""
+        try:
+            return await signature()
+        except (OutriderError, OSError) as error:
+            return str(error)
+
+    known = await look()
     yield b"retry: 2000\n\n"
     silent = waited = 0.0
     while not clients.is_closing:
@@ -100,7 +143,7 @@ async def changes(
         silent += TICK
         if waited >= seconds:
             waited = 0.0
-            now = await signature()
+            now = await look()
             if now != known:
                 known, silent = now, 0.0
                 yield event("", name="changed")

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs
 
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from outrider._display import plain
 from outrider._threads import run_sync
@@ -14,10 +14,10 @@ from outrider.approvals import ApprovalSettled
 from outrider.errors import OptionsError, OutriderError
 from outrider.handlers import allow, deny
 from outrider.transcripts._entries import fields_of
-from outrider.view._live import changes
-from outrider.view._pages.layout import page
+from outrider.view._live import renewed, root_of
+from outrider.view._pages.layout import field
 from outrider.view._pages.markup import Markup, h, moment
-from outrider.view._pages.tools import input_element, output
+from outrider.view._pages.tools import input_element, kind_of, output
 from outrider.view._sources.transcript import items_of
 
 if TYPE_CHECKING:
@@ -26,23 +26,28 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from outrider.approvals import Approval, Approvals
-    from outrider.view._live import Clients
+    from outrider.view._live import Answer, Clients, Tabs
     from outrider.wire import JsonObject
 
 _SECONDS: Final = 1.5
 
 
 class ApprovalPages:
-    """What waits for a person, if there is a place for it."""
+    """The page of approvals."""
 
-    def __init__(self, approvals: Approvals | None, clients: Clients, *, may_decide: bool) -> None:
+    def __init__(
+        self, approvals: Approvals, clients: Clients, tabs: Callable[[], Awaitable[Tabs]], *, may_decide: bool
+    ) -> None:
         self._approvals = approvals
         self._clients = clients
+        self._tabs = tabs
         self._may_decide = may_decide
 
-    async def tabs(self) -> list[tuple[str, str, int]]:
-        if self._approvals is None:
-            return []
+    def routes(self) -> dict[str, Answer]:
+        decide = {"POST /approvals/{id}": self._decide}
+        return {"/approvals": self._list, "/watch/approvals": self._watch, **decide}
+
+    async def tabs(self) -> Tabs:
         try:
             waiting = len(await self._approvals.list(state="pending"))
         except OutriderError:
@@ -50,53 +55,34 @@ class ApprovalPages:
             waiting = 0
         return [("Approvals", "/approvals", waiting)]
 
-    async def list(
-        self, request: Request, tabs: Callable[[], Awaitable[list[tuple[str, str, int]]]]
-    ) -> Response:
-        if self._approvals is None:
-            return PlainTextResponse("There is no place for approvals here.", 404)
-        root = str(request.scope.get("root_path", "")).rstrip("/")
+    async def _list(self, request: Request) -> Response:
+        root = root_of(request)
         found = await self._approvals.list()
         cards = await run_sync(lambda: [self._card(root, approval) for approval in found])
-        empty = None if cards else h("p", "Nothing waits.", class_="empty")
+        empty = None if cards else h("p.empty", "Nothing waits.")
+        note = h("p.note", "To decide here, start it with ", h("code", "--approve"), ".")
         region = h("div", cards, empty)
-        if "part" in request.query_params:
-            return HTMLResponse(region)
-        says = (
-            None
-            if self._may_decide
-            else h("p", "To decide here, start it with ", h("code", "--approve"), ".", class_="note")
+        return await renewed(
+            request, "Approvals", region, self._tabs, note=None if self._may_decide else note
         )
-        main = h("main", h("h1", "Approvals"), says, h("div", region, id="live"), id="main")
-        made = page(
-            root,
-            "Approvals",
-            h("div", main, class_="single"),
-            tabs=await tabs(),
-            current="/approvals",
-            kind="work-page",
-            watch="/watch/approvals",
-        )
-        return HTMLResponse(made)
 
-    async def watch(self, _: Request) -> Response:
-        if self._approvals is None:
-            return PlainTextResponse("There is no place for approvals here.", 404)
-        approvals = self._approvals
-
+    async def _watch(self, _: Request) -> Response:
         async def signature() -> object:
-            return [(each.id, each.state) for each in await approvals.list()]
+            return [(each.id, each.state) for each in await self._approvals.list()]
 
-        return self._clients.stream(changes(signature, _SECONDS, self._clients))
+        return self._clients.watch(signature, _SECONDS)
 
     def _card(self, root: str, approval: Approval) -> Markup:
         is_open = approval.state == "pending"
+        kind, server, title = kind_of(approval.tool)
         head = h(
             "header",
-            h("b", approval.tool),
+            h("span.sign", aria_hidden="true"),
+            h("b", title),
+            h("span.server", server) if server else None,
             h("span", approval.state, class_=f"badge {approval.state}"),
-            h("span", class_="grow"),
-            h("a", "session", href=f"{root}/s/{approval.session_id}"),
+            h("span.grow"),
+            h("a", f"session {approval.session_id[:8]}", href=f"{root}/s/{approval.session_id}"),
             moment(approval.asked_at),
         )
         told = [text for text in (approval.reason, approval.cwd) if text]
@@ -105,17 +91,17 @@ class ApprovalPages:
         return h(
             "article",
             head,
-            h("p", " · ".join(told), class_="note") if told else None,
+            h("p.note", " · ".join(told)) if told else None,
             # A form shows its questions itself.
             None
             if is_open and self._may_decide and approval.kind == "question"
             else input_element(approval.tool, approval.given_input),
             self._form(root, approval) if is_open and self._may_decide else None,
-            h("p", decided, class_="note") if not is_open else None,
-            h("p", "If nobody decides, it is denied ", moment(approval.expires_at), class_="note")
+            h("p.note", decided) if not is_open else None,
+            h("p.note", "If nobody decides, it is denied ", moment(approval.expires_at))
             if is_open and approval.expires_at
             else None,
-            class_=f"approval {approval.state}",
+            class_=f"approval {kind} {approval.state}",
             id=f"a{approval.id}",
         )
 
@@ -125,40 +111,20 @@ class ApprovalPages:
             fields += _question_fields(approval)
         else:
             edits = [_edit_field(name, value) for name, value in approval.input.items()]
-            fields.append(h("details", h("summary", "Edit before it runs"), edits, class_="edit"))
-        return h(
-            "form",
-            # What was shown is what is decided about.
-            h("input", type="hidden", name="digest", value=approval.digest),
-            fields,
-            h(
-                "div",
-                h(
-                    "button",
-                    "Answer" if approval.kind == "question" else "Allow",
-                    name="decision",
-                    value="allow",
-                    class_="good",
-                ),
-                h(
-                    "input",
-                    name="message",
-                    placeholder="Why not; the model reads it",
-                    aria_label="Why not",
-                    autocomplete="off",
-                ),
-                h("button", "Deny", name="decision", value="deny", class_="bad"),
-                class_="actions",
-            ),
-            method="post",
-            action=f"{root}/approvals/{approval.id}",
-        )
+            fields.append(h("details.edit", h("summary", "Edit before it runs"), edits))
+        # What was shown is what is decided about.
+        shown = h("input", type="hidden", name="digest", value=approval.digest)
+        says = "Answer" if approval.kind == "question" else "Allow"
+        allow_it = h("button.good", says, name="decision", value="allow")
+        deny_it = h("button.bad", "Deny", name="decision", value="deny")
+        actions = h("div.actions", allow_it, field("message", "Why not; the model reads it"), deny_it)
+        address = f"{root}/approvals/{approval.id}"
+        return h("form", shown, fields, actions, method="post", action=address)
 
-    async def decide(self, request: Request) -> Response:
+    async def _decide(self, request: Request) -> Response:
         """A decision, from the form."""
-        if self._approvals is None or not self._may_decide:
+        if not self._may_decide:
             return PlainTextResponse("Nothing can be decided here: approving is not switched on.", 403)
-        root = str(request.scope.get("root_path", "")).rstrip("/")
         given = parse_qs((await request.body()).decode("utf-8", "replace"), keep_blank_values=True)
         approval = await self._approvals.get(request.path_params["id"])
         if given.get("digest") != [approval.digest]:
@@ -173,10 +139,10 @@ class ApprovalPages:
             elif decision == "allow":
                 await self._approvals.decide(approval.id, allow(_changed(approval.input, given)), by="viewer")
             else:
-                raise OptionsError(f"{decision!r} is no decision", hint="Allow it or deny it.")
+                raise OptionsError(f"{decision!r} is not a decision", hint="Allow it or deny it.")
         except ApprovalSettled as error:
             raise OptionsError(str(error), hint="Load the page again.") from error
-        return RedirectResponse(f"{root}/approvals", 303)
+        return RedirectResponse(f"{root_of(request)}/approvals", 303)
 
 
 def _edit_field(name: str, value: object) -> Markup:
@@ -208,7 +174,7 @@ def _changed(input: JsonObject, given: dict[str, list[str]]) -> JsonObject | Non
         try:
             changed[name] = written if isinstance(value, str) else json.loads(written)
         except (ValueError, RecursionError) as error:
-            raise OptionsError(f"{name} is no JSON: {error}", hint="Go back and correct it.") from None
+            raise OptionsError(f"{name} is not JSON: {error}", hint="Go back and correct it.") from None
     return {**input, **changed} if changed else None
 
 
@@ -225,17 +191,11 @@ def _question_fields(approval: Approval) -> list[Markup]:
             option = fields_of(each)
             label, says = str(option.get("label", "")), str(option.get("description", ""))
             box = h("input", type=kind, name=f"q{number}", value=label)
-            said = h("span", h("b", label), h("small", says, class_="note"))
-            choices.append(h("label", box, said, class_="check"))
+            said = h("span", h("b", label), h("small.note", says))
+            choices.append(h("label.check", box, said))
             if isinstance(preview := option.get("preview"), str):
                 choices.append(output(preview))
-        own = h(
-            "input",
-            name=f"own{number}",
-            placeholder="Something else",
-            aria_label="Something else",
-            autocomplete="off",
-        )
+        own = field(f"own{number}", "Something else")
         made.append(h("fieldset", h("legend", str(question.get("question", ""))), choices, own))
     return made
 

@@ -7,12 +7,12 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import Response
 
 from outrider._threads import run_sync
 from outrider.redaction import mask
-from outrider.view._live import changes
-from outrider.view._pages.layout import figures, page, table
+from outrider.view._live import renewed, root_of
+from outrider.view._pages.layout import figures, table
 from outrider.view._pages.markup import Child, Markup, amount, h, lasting, moment, money, size
 from outrider.view._sources.batch import chosen
 
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from outrider.fleet import Outcome, Pool, PoolStats, Report
-    from outrider.view._live import Clients
+    from outrider.view._live import Answer, Clients, Tabs
     from outrider.view._sources.batch import Batch, BatchState
-
-    Tabs = Callable[[], Awaitable[list[tuple[str, str, int]]]]
 
 _SECONDS: Final = 1.0
 _PAGE: Final = 100
@@ -34,31 +32,23 @@ _STATUSES: Final = ("done", "failed", "over_budget", "skipped", "waiting")
 _SVG_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-class WorkPages:
-    """A batch, a pool, both, or neither."""
+class BatchPages:
+    """The page of a batch."""
 
-    def __init__(self, clients: Clients) -> None:
-        self.batch: Batch | None = None
-        self.pool: Pool | None = None
+    def __init__(self, batch: Batch, clients: Clients, tabs: Callable[[], Awaitable[Tabs]]) -> None:
+        self._batch = batch
         self._clients = clients
-        self._history: deque[tuple[float, PoolStats]] = deque(maxlen=_REMEMBERED)
+        self._tabs = tabs
 
-    @property
-    def is_any(self) -> bool:
-        return self.batch is not None or self.pool is not None
+    def routes(self) -> dict[str, Answer]:
+        return {"/fleet": self._page, "/fleet/plot.svg": self._plot, "/watch/fleet": self._watch}
 
-    def tabs(self) -> list[tuple[str, str, int]]:
-        tabs = [("Fleet", "/fleet", 0)] if self.batch is not None else []
-        return [*tabs, ("Pool", "/pool", 0)] if self.pool is not None else tabs
+    async def tabs(self) -> Tabs:
+        return [("Fleet", "/fleet", 0)]
 
-    # A batch.
-
-    async def fleet(self, request: Request, tabs: Tabs) -> Response:
-        if self.batch is None:
-            return PlainTextResponse("There is no batch here.", 404)
-        root = str(request.scope.get("root_path", "")).rstrip("/")
-        params = request.query_params
-        state, report = await self.batch.state(), await self.batch.report()
+    async def _page(self, request: Request) -> Response:
+        root, params = root_of(request), request.query_params
+        state, report = await self._batch.state(), await self._batch.report()
         status, error = params.get("status", ""), params.get("error", "")
         number = params.get("page", "0")
         first = int(number) * _PAGE if number.isdigit() and len(number) < 9 else 0
@@ -70,67 +60,51 @@ class WorkPages:
             + (_plot(root, state) if report.outcomes else "")
             + _tasks(root, found, status, error, first)
         )
-        if "part" in params:
-            return HTMLResponse(region)
-        main = h("main", h("h1", state.name), h("div", region, id="live"), id="main")
-        body = h("div", main, class_="single wide")
-        made = page(
-            root, "Fleet", body, tabs=await tabs(), current="/fleet", kind="work-page", watch="/watch/fleet"
-        )
-        return HTMLResponse(made)
+        return await renewed(request, "Fleet", region, self._tabs, heading=state.name)
 
-    async def plot(self, _: Request) -> Response:
-        if self.batch is None:
-            return PlainTextResponse("There is no batch here.", 404)
-        report = await self.batch.report()
-        drawn = await run_sync(report.to_svg)
+    async def _plot(self, _: Request) -> Response:
+        drawn = await run_sync((await self._batch.report()).to_svg)
         return Response(drawn, media_type="image/svg+xml", headers={"content-security-policy": _SVG_POLICY})
 
-    async def watch_fleet(self, _: Request) -> Response:
-        if self.batch is None:
-            return PlainTextResponse("There is no batch here.", 404)
-        return self._clients.stream(changes(self.batch.state, _SECONDS, self._clients))
+    async def _watch(self, _: Request) -> Response:
+        return self._clients.watch(self._batch.state, _SECONDS)
 
-    # A pool.
 
-    async def pool_page(self, request: Request, tabs: Tabs) -> Response:
-        if self.pool is None:
-            return PlainTextResponse("There is no pool here.", 404)
-        root = str(request.scope.get("root_path", "")).rstrip("/")
+class PoolPages:
+    """The page of a pool."""
+
+    def __init__(self, pool: Pool, clients: Clients, tabs: Callable[[], Awaitable[Tabs]]) -> None:
+        self._pool = pool
+        self._clients = clients
+        self._tabs = tabs
+        self._history: deque[tuple[float, PoolStats]] = deque(maxlen=_REMEMBERED)
+
+    def routes(self) -> dict[str, Answer]:
+        return {"/pool": self._page, "/watch/pool": self._watch}
+
+    async def tabs(self) -> Tabs:
+        return [("Pool", "/pool", 0)]
+
+    async def _page(self, request: Request) -> Response:
         stats = await self._look()
-        region = Markup(_pool_figures(stats) + _pool_plot(list(self._history)) + self._slots(root))
-        if "part" in request.query_params:
-            return HTMLResponse(region)
-        main = h("main", h("h1", "Pool"), h("div", region, id="live"), id="main")
-        return HTMLResponse(
-            page(
-                root,
-                "Pool",
-                h("div", main, class_="single wide"),
-                tabs=await tabs(),
-                current="/pool",
-                kind="work-page",
-                watch="/watch/pool",
-            )
+        region = Markup(
+            _pool_figures(stats) + _pool_plot(list(self._history)) + self._slots(root_of(request))
         )
+        return await renewed(request, "Pool", region, self._tabs)
 
-    async def watch_pool(self, _: Request) -> Response:
-        if self.pool is None:
-            return PlainTextResponse("There is no pool here.", 404)
-        return self._clients.stream(changes(self._look, _SECONDS, self._clients))
+    async def _watch(self, _: Request) -> Response:
+        return self._clients.watch(self._look, _SECONDS)
 
     async def _look(self) -> PoolStats:
-        assert self.pool is not None
         # A pool without a limit of memory looks at it now and then only.
-        self.pool._scheduler.wants_figures = True  # pyright: ignore[reportPrivateUsage]
-        stats, now = self.pool.stats(), time.time()
+        self._pool._scheduler.wants_figures = True  # pyright: ignore[reportPrivateUsage]
+        stats, now = self._pool.stats(), time.time()
         if not self._history or now - self._history[-1][0] >= _SECONDS / 2:
             self._history.append((now, stats))
         return stats
 
     def _slots(self, root: str) -> Markup:
-        assert self.pool is not None
-        scheduler = self.pool._scheduler  # pyright: ignore[reportPrivateUsage]
+        scheduler = self._pool._scheduler  # pyright: ignore[reportPrivateUsage]
         slots = scheduler.slots.in_state("held", "warm", "starting", "closing")
         rows: list[list[Child]] = []
         for slot in slots:
@@ -153,25 +127,16 @@ class WorkPages:
 
 def _standing(state: BatchState, report: Report) -> Markup:
     total = state.total or state.ended
-    bar = [
-        h(
-            "rect",
-            x=f"{_before(state, status) / total * 1000:.1f}",
-            y=0,
-            width=f"{state.counts[status] / total * 1000:.1f}",
-            height=12,
-            class_=f"st-{status}",
-        )
-        for status in _STATUSES
-        if total and state.counts[status]
-    ]
+    bar: list[Markup] = []
+    for status in _STATUSES if total else ():
+        x, width = (part / total * 1000 for part in (_before(state, status), state.counts[status]))
+        bar.append(h("rect", x=f"{x:.1f}", y=0, width=f"{width:.1f}", height=12, class_=f"st-{status}"))
     says = f"{state.ended:,} of {total:,} tasks ended"
     waits = None
     if state.waiting_until is not None and state.waiting_until > time.time():
         waits = h(
-            "p",
+            "p.problem",
             f"Waiting for {lasting(state.waiting_until - time.time())}: {state.waiting_for or 'a limit'}",
-            class_="problem",
         )
     numbers = figures(
         ("done", f"{state.counts['done']:,} of {total:,}", ""),
@@ -184,31 +149,22 @@ def _standing(state: BatchState, report: Report) -> Markup:
         ("time left", lasting(state.seconds_left) if state.is_running and state.seconds_left else "", ""),
         ("cost", money(state.cost_usd), ""),
         ("tokens", amount(state.tokens), ""),
-        ("half took", lasting(report.latency.p50) if report.latency else "", ""),
-        ("99 % took", lasting(report.latency.p99) if report.latency else "", ""),
+        ("median", lasting(report.latency.p50) if report.latency else "", ""),
+        ("99 % under", lasting(report.latency.p99) if report.latency else "", ""),
     )
     sign = h(
-        "p",
+        "p.note",
         h("span", class_="dot live" if state.is_running else "dot done"),
         f"running{f', by {state.runner}' if state.runner else ''}" if state.is_running else "not running",
-        class_="note",
     )
-    drawn = h(
-        "svg",
-        h("title", says),
-        bar,
-        viewBox="0 0 1000 12",
-        preserveAspectRatio="none",
-        class_="bar",
-        role="img",
-    )
+    drawn = h("svg.bar", h("title", says), bar, viewBox="0 0 1000 12", preserveAspectRatio="none", role="img")
     return Markup(sign + drawn + numbers + (waits or ""))
 
 
 def _plot(root: str, state: BatchState) -> Markup:
     says = "Tasks over time, and how long they took"
-    picture = h("img", src=f"{root}/fleet/plot.svg?n={state.ended}", alt=says, class_="plot")
-    return h("details", h("summary", says), picture, class_="plot-of", id="plot", open=True)
+    picture = h("img.plot", src=f"{root}/fleet/plot.svg?n={state.ended}", alt=says)
+    return h("details.plot-of", h("summary", says), picture, id="plot", open=True)
 
 
 def _before(state: BatchState, status: str) -> int:
@@ -236,7 +192,7 @@ def _running(root: str, state: BatchState) -> Markup:
     now = time.time()
     rows = [
         [
-            [h("span", class_="dot live"), task.id],
+            [h("span.dot.live"), task.id],
             lasting(now - task.since) if task.since else "",
             f"{task.attempt:,}",
             _session_link(root, task.session_id),
@@ -253,15 +209,11 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
         )
         return f"{root}/fleet{'?' if told else ''}{told}"
 
-    tabs = [
-        h(
-            "a",
-            (each or "all").replace("_", " "),
-            href=address(status=each, error=""),
-            aria_current="true" if each == status and not error else None,
-        )
-        for each in ("", *_STATUSES)
-    ]
+    def tab(name: str) -> Markup:
+        here = "true" if name == status and not error else None
+        says = (name or "all").replace("_", " ")
+        return h("a", says, href=address(status=name, error=""), aria_current=here)
+
     rows = [
         [
             h("span", outcome.status.replace("_", " "), class_=f"badge st-{outcome.status}"),
@@ -277,13 +229,14 @@ def _tasks(root: str, found: Sequence[Outcome[object]], status: str, error: str,
     ]
     columns = {"status": "", "task": "", "answer": "wide"}
     columns |= {"took": "num", "cost": "num", "tries": "num", "ended": "num", "session": ""}
-    older = (
-        h("a", "More", href=address(page=str(first // _PAGE + 1)), class_="more")
-        if len(found) > first + _PAGE
-        else None
-    )
+    older = h("a.more", "More", href=address(page=str(first // _PAGE + 1)))
     made = table(columns, rows, empty="None.")
-    return Markup(h("h2", "Tasks") + h("div", tabs, class_="chips") + made + (older or ""))
+    return Markup(
+        h("h2", "Tasks")
+        + h("div.chips", map(tab, ("", *_STATUSES)))
+        + made
+        + (older if len(found) > first + _PAGE else "")
+    )
 
 
 def _session_link(root: str, session_id: str | None) -> Markup:
@@ -295,11 +248,8 @@ def _session_link(root: str, session_id: str | None) -> Markup:
 
 def _pool_figures(stats: PoolStats) -> Markup:
     waiting = sum(stats.waiting.values())
-    memory = (
-        f"{size(stats.memory)}{f' of {size(stats.max_memory)}' if stats.max_memory else ''}"
-        if stats.memory
-        else ""
-    )
+    most = f" of {size(stats.max_memory)}" if stats.max_memory else ""
+    memory = f"{size(stats.memory)}{most}" if stats.memory else ""
     served = stats.hits + stats.misses
     numbers = figures(
         ("processes", f"{stats.processes} of {stats.max_processes}", ""),
@@ -318,7 +268,7 @@ def _pool_figures(stats: PoolStats) -> Markup:
         ("started", f"{stats.started:,}", ""),
     )
     tenants = [h("li", h("b", tenant or "(none)"), f" {count:,}") for tenant, count in stats.waiting.items()]
-    queue = Markup(h("h2", "Queue") + h("ul", tenants, class_="tenants")) if tenants else Markup("")
+    queue = Markup(h("h2", "Queue") + h("ul.tenants", tenants)) if tenants else Markup("")
     return Markup(numbers + queue)
 
 
@@ -342,17 +292,16 @@ def _pool_plot(history: Sequence[tuple[float, PoolStats]]) -> Markup:
 
     limit = 118 - history[-1][1].max_processes / most * 110
     drawn = h(
-        "svg",
+        "svg.pool-plot",
         h("title", f"The last {lasting(ended - began)}: processes, those that are busy, callers that wait"),
-        h("line", x1=0, x2=1000, y1=f"{limit:.1f}", y2=f"{limit:.1f}", class_="grid"),
-        h("path", d=points(lambda stats: stats.processes), class_="line processes"),
-        h("path", d=points(lambda stats: stats.busy), class_="line busy"),
-        h("path", d=points(lambda stats: sum(stats.waiting.values())), class_="line queue"),
+        h("line.grid", x1=0, x2=1000, y1=f"{limit:.1f}", y2=f"{limit:.1f}"),
+        h("path.line.processes", d=points(lambda stats: stats.processes)),
+        h("path.line.busy", d=points(lambda stats: stats.busy)),
+        h("path.line.queue", d=points(lambda stats: sum(stats.waiting.values()))),
         viewBox="0 0 1000 120",
         preserveAspectRatio="none",
-        class_="pool-plot",
         role="img",
     )
     names = (("processes", "processes"), ("busy", "busy"), ("waiting", "queue"))
-    legend = h("p", [h("span", name, class_=f"legend {kind}") for name, kind in names], class_="note")
+    legend = h("p.note", [h("span", name, class_=f"legend {kind}") for name, kind in names])
     return Markup(drawn + legend)

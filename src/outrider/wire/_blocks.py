@@ -51,7 +51,7 @@ class ToolUseBlock(Value, tag_field="type", tag="tool_use"):
 
 
 class ToolResultBlock(Value, tag_field="type", tag="tool_result"):
-    """What a tool gave back to the model."""
+    """The result of a tool, for the model."""
 
     type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
@@ -78,7 +78,7 @@ class ServerToolUseBlock(Value, tag_field="type", tag="server_tool_use"):
 
 
 class ServerToolResultBlock(Value, tag_field="type", tag="advisor_tool_result"):
-    """What a tool run by the API gave back; each such tool has a subclass, the advisor this class itself."""
+    """The result of a tool that the API runs. Each such tool has a subclass, except the advisor."""
 
     type: ClassVar[str] = "advisor_tool_result"
     tool_use_id: str
@@ -135,7 +135,7 @@ class McpToolUseBlock(Value, tag_field="type", tag="mcp_tool_use"):
 
 
 class McpToolResultBlock(Value, tag_field="type", tag="mcp_tool_result"):
-    """What a tool of an MCP server that the API talks to gave back."""
+    """The result of a tool of an MCP server that the API talks to."""
 
     type: ClassVar[Literal["mcp_tool_result"]] = "mcp_tool_result"
     tool_use_id: str

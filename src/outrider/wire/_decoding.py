@@ -12,36 +12,21 @@ import re
 from functools import cached_property, lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, Union, cast, get_args
 
 import msgspec
 
+from outrider.errors import MalformedFrame, MessageInvalid
 from outrider.wire._blocks import BLOCK_TYPES, ContentBlock, TextBlock, UnknownBlock
 from outrider.wire._messages import (
-    ActiveGoalMessage,
     AnyFrame,
     AssistantMessage,
-    AttachmentMessage,
-    AuthStatusMessage,
-    AutocompactStateMessage,
-    CommandLifecycleMessage,
-    ControlCancelRequest,
-    ControlRequest,
-    ControlResponse,
-    ConversationResetMessage,
-    KeepAlive,
-    PromptSuggestionMessage,
     RateLimitEvent,
-    ResultMessage,
-    StreamEvent,
-    ToolProgressMessage,
-    ToolUseSummaryMessage,
-    TranscriptMirror,
     UnknownMessage,
-    UpdateEnvironmentVariables,
     UserMessage,
 )
 from outrider.wire._system import SYSTEM_SUBTYPES, UnknownSystemMessage
+from outrider.wire._tolerant import convert_leniently, fields_of
 from outrider.wire._value import Frame, Json, JsonObject, dumps, loads
 
 if TYPE_CHECKING:
@@ -57,26 +42,7 @@ else:
 S = TypeVar("S", bound=msgspec.Struct)
 
 FLAT: Final[dict[str, type[Frame]]] = {
-    str(kind.__struct_config__.tag): kind
-    for kind in (
-        ActiveGoalMessage,
-        AttachmentMessage,
-        AuthStatusMessage,
-        AutocompactStateMessage,
-        CommandLifecycleMessage,
-        ControlCancelRequest,
-        ControlRequest,
-        ControlResponse,
-        ConversationResetMessage,
-        KeepAlive,
-        PromptSuggestionMessage,
-        ResultMessage,
-        StreamEvent,
-        ToolProgressMessage,
-        ToolUseSummaryMessage,
-        TranscriptMirror,
-        UpdateEnvironmentVariables,
-    )
+    str(tag): kind for kind in get_args(AnyFrame) if (tag := kind.__struct_config__.tag) is not None
 }
 """The frames whose class is their shape on the wire, by type."""
 
@@ -294,6 +260,8 @@ def _all_finished(frames: list[Any], lines: list[bytes]) -> list[AnyFrame]:
                 answer.stop_reason,
                 nested.session_id,
                 nested.uuid,
+                None,
+                None,
                 nested.timestamp,
                 nested.request_id,
             )
@@ -331,8 +299,6 @@ def decode(line: bytes | bytearray | memoryview | str, *, strict: bool = False) 
     try:
         return decode_frame(opening(data).rstrip(BLANK), strict=strict)
     except ValueError as error:
-        from outrider.errors import MalformedFrame
-
         raise MalformedFrame(data, str(error)) from error
 
 
@@ -409,21 +375,15 @@ def _unknown(kind: str, data: JsonObject, reason: str, strict: bool) -> AnyFrame
 
 
 def _refuse(data: Json, reason: str) -> None:
-    from outrider.errors import MessageInvalid
-
     raise MessageInvalid(data, reason)
 
 
 def _convert(kind: type[S], data: JsonObject, *, strict: bool) -> S:
     if not strict:
-        from outrider.wire._tolerant import convert_leniently
-
         return convert_leniently(kind, data)
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        from outrider.errors import MessageInvalid
-
         raise MessageInvalid(data, str(error)) from error
 
 
@@ -491,8 +451,6 @@ def decode_block(data: Json, *, strict: bool = False) -> ContentBlock:
     except (ValueError, RecursionError) as error:
         if strict:
             _refuse(data, str(error))
-    from outrider.wire._tolerant import convert_leniently, fields_of
-
     block = convert_leniently(known, fields)
     for field in fields_of(known):
         value = fields.get(field.wire_name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
+from outrider.errors import MessageInvalid
 from outrider.wire._blocks import UnknownBlock
 from outrider.wire._decoding import FRAME_TYPES, NESTED, decode_object, typed_frame
 from outrider.wire._messages import RateLimitEvent, UnknownMessage, UserMessage
@@ -34,8 +35,6 @@ def encode(value: object) -> bytes:
     try:
         line = dumps(wire)
     except (TypeError, ValueError, RecursionError) as error:
-        from outrider.errors import MessageInvalid
-
         raise MessageInvalid(wire, str(error)) from error
     if b"null" in line or b"NaN" in line or b"Infinity" in line:
         # The encoder writes null for NaN and infinity: look for the real thing.
@@ -48,8 +47,6 @@ def to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there are
     try:
         return _to_wire(value)
     except RecursionError:
-        from outrider.errors import MessageInvalid
-
         raise MessageInvalid(value, "nested too deeply, or inside itself") from None
 
 
@@ -81,8 +78,6 @@ def _to_wire(value: object) -> Any:  # noqa: ANN401 - as many shapes as there ar
         for kind, plain in _PLAIN.items():
             if isinstance(value, kind):
                 return plain(value)
-        from outrider.errors import MessageInvalid
-
         raise MessageInvalid(repr(value), f"{type(value).__name__} has no form in JSON: {error}") from error
 
 
@@ -192,8 +187,6 @@ def _refuse_non_finite(wire: Json) -> None:
         elif isinstance(value, list):
             pending += [(f"{path}[{index}]", item) for index, item in enumerate(value)]
         elif isinstance(value, float) and not math.isfinite(value):
-            from outrider.errors import MessageInvalid
-
             raise MessageInvalid(
                 wire, f"{path} is {value}, which JSON cannot say; send a number, a text or null"
             )
@@ -263,8 +256,6 @@ def _from_dict(given: JsonObject, frame: JsonObject) -> JsonObject:
         # The inside of a message: role and content.
         frame["message"] |= given
         return frame
-    from outrider.errors import MessageInvalid
-
     raise MessageInvalid(given, "it has neither `message` nor `content`; the agent would stop at such a line")
 
 
@@ -272,8 +263,6 @@ def _complete(given: JsonObject, frame: JsonObject) -> JsonObject:
     message = given.get("message")
     body = {"content": _content(message)} if not isinstance(message, dict) else cast("JsonObject", message)
     if message is None or body.get("content") is None:
-        from outrider.errors import MessageInvalid
-
         raise MessageInvalid(given, "its `message` has no `content`; the agent would stop at such a line")
     whole = {**frame, **{key: value for key, value in given.items() if value is not None}}
     whole["message"] = {"role": "user", **{key: value for key, value in body.items() if value is not None}}

@@ -12,6 +12,7 @@ from io import BytesIO
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Final, cast
 
+from outrider.errors import OptionsError
 from outrider.wire._decoding import (
     BLANK,
     FRAME_TYPES,
@@ -71,8 +72,6 @@ class Framer:
     def __init__(self, limit: int | None = None) -> None:
         """`limit` is the largest frame, in bytes; 0 or None: the default. Negative: an `OptionsError`."""
         if limit is not None and limit < 0:
-            from outrider.errors import OptionsError
-
             raise OptionsError(f"the size limit is {limit}; give a number of bytes, or None for the default")
         self._limit = limit or DEFAULT_LIMIT
         self._whole = min(self._limit, _WHOLE)
@@ -312,7 +311,7 @@ def _whole_frame(line: bytes) -> AnyFrame | None:
 
 
 def _reason(error: ValueError) -> str:
-    """Why bytes are no frame; where a parser stumbled over noise says nothing."""
+    """Why bytes are not a frame; where a parser stumbled over noise says nothing."""
     return "not JSON" if isinstance(error, JSONDecodeError) else str(error)
 
 

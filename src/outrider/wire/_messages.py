@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from outrider.errors import FrameTooLarge, MalformedFrame
 from outrider.wire._blocks import ContentBlock, TextBlock, ThinkingBlock, ToolUseBlock
 from outrider.wire._system import SystemMessage
+from outrider.wire._tolerant import convert_leniently
 from outrider.wire._value import Frame, Json, JsonObject, Number, PartlyDecoded, Value, decode_on_use
 
 if TYPE_CHECKING:
-    from outrider.errors import FrameTooLarge, MalformedFrame
     from outrider.wire.choices import AssistantMessageError, RateLimitStatus, RateLimitType, TerminalReason
     from outrider.wire.shapes import (
         AbandonedBlocks,
@@ -83,7 +84,7 @@ class UserMessage(
     priority: str | None = None
     """When a queued message is taken: `now`, `next` or `later`."""
     should_query: bool | None = None
-    """False: added to the conversation with no turn of its own."""
+    """False: added to the conversation without a turn of its own."""
     client_composed: bool | None = None
     """True: slash commands and @mentions in the text mean nothing."""
     file_attachments: list[JsonObject] | None = None
@@ -115,7 +116,7 @@ class AssistantMessage(PartlyDecoded):
     parent_tool_use_id: str | None = None
     """The call of the Agent tool to whose subagent this belongs; None on the main thread."""
     error: AssistantMessageError | None = None
-    """Set where the agent reports a failure of the API as a message; the text says which."""
+    """Set if the agent reports a failure of the API as a message; the text says which."""
     usage: Usage | None = None
     """As known when the block began; the turn's figures are those of its result."""
     if TYPE_CHECKING:
@@ -128,19 +129,19 @@ class AssistantMessage(PartlyDecoded):
     stop_reason: str | None = None
     session_id: str | None = None
     uuid: str | None = None
-    timestamp: str | None = None
-    request_id: str | None = None
-    """The API's request id."""
     user_message_uuid: str | None = None
     user_message_uuids: list[str] | None = None
     """The sent messages that this answers; on the first message of a turn only."""
+    timestamp: str | None = None
+    request_id: str | None = None
+    """The API's request id."""
     thinking_duration_ms: int | None = None
     thinking_display: str | None = None
     tool_use_meta: list[ToolUseMeta] | None = None
     aborted: bool | None = None
-    """True where an interrupt cut the message off."""
+    """True if an interrupt cut the message off."""
     supersedes: list[str] | None = None
-    """Uuids of earlier messages that this one takes the place of."""
+    """Uuids of earlier messages that this one replaces."""
     agent_id: str | None = None
     subagent_type: str | None = None
     task_description: str | None = None
@@ -165,12 +166,12 @@ class AssistantMessage(PartlyDecoded):
 
     @property
     def text(self) -> str:
-        """All text blocks, joined with nothing."""
+        """The text of all text blocks, joined."""
         return _joined_text(self.content)
 
     @property
     def thinking(self) -> str:
-        """The first thinking block's text, or the empty text."""
+        """The text of the first thinking block; empty if there is none."""
         return next((block.thinking for block in self.content if isinstance(block, ThinkingBlock)), "")
 
     @property
@@ -208,14 +209,14 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     session_id: str
     stop_reason: str | None = None
     total_cost_usd: float | None = None
-    """Since the session began, not of this turn alone: take the last one, never the sum."""
+    """Since the session began, not for this turn alone: take the last one, never the sum."""
     usage: Usage | None = None
     """Tokens of this turn's main loop."""
     result: str | None = None
     structured_output: Any = None
     """The answer in the form that was asked for, of any JSON type."""
     model_usage: dict[str, ModelUsage] | None = None
-    """By model, since the session began, also before it was resumed."""
+    """By model, since the session began, even before it was resumed."""
     permission_denials: list[PermissionDenial] | None = None
     deferred_tool_use: DeferredToolUse | None = None
     errors: list[str] | None = None
@@ -224,7 +225,7 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
     terminal_reason: TerminalReason | None = None
     """Why the turn ended; tells an interrupt (`aborted_…`) from other failures."""
     origin: MessageOrigin | None = None
-    """What caused the turn; `task-notification` where background work did."""
+    """What caused the turn; `task-notification` if it was background work."""
     user_message_uuid: str | None = None
     user_message_uuids: list[str] | None = None
     """The sent messages that this result answers."""
@@ -262,7 +263,7 @@ class ResultMessage(Frame, tag_field="type", tag="result", rename={"model_usage"
 
     @property
     def cost_usd(self) -> float:
-        """The session's cost so far; 0.0 where the agent names none."""
+        """The session's cost so far; 0.0 if the agent does not report one."""
         return float(self.total_cost_usd or 0)
 
 
@@ -307,7 +308,7 @@ class AuthStatusMessage(
 
 
 class AttachmentMessage(Frame, tag_field="type", tag="attachment"):
-    """A note of the agent's own beside the conversation: after a resume, what a hook said of a call."""
+    """A note beside the conversation: after a resume, for example, what a hook said about a call."""
 
     type: ClassVar[Literal["attachment"]] = "attachment"
     attachment: JsonObject
@@ -328,7 +329,7 @@ class PromptSuggestionMessage(Frame, tag_field="type", tag="prompt_suggestion"):
 
 
 class ConversationResetMessage(Frame, tag_field="type", tag="conversation_reset"):
-    """The conversation was dropped (`/clear`): a new session id follows, and totals begin again."""
+    """The conversation was cleared (`/clear`): a new session id follows, and totals start at 0."""
 
     type: ClassVar[Literal["conversation_reset"]] = "conversation_reset"
     new_conversation_id: str
@@ -407,7 +408,7 @@ class UnknownMessage(Frame):
 
 
 class MalformedLine(Value):
-    """Output of the agent that is not a frame: noise, or a frame that came broken."""
+    """Output of the agent that is not a frame: noise, or a broken frame."""
 
     type: ClassVar[Literal["malformed_line"]] = "malformed_line"
     line: bytes
@@ -432,13 +433,11 @@ class MalformedLine(Value):
 
     def error(self) -> "MalformedFrame":
         """The same as an exception, for those who would rather stop."""
-        from outrider.errors import MalformedFrame
-
         return MalformedFrame(self.line, self.reason)
 
 
 class OversizedMessage(Value):
-    """A frame over the size limit: dropped, but for its beginning."""
+    """A frame over the size limit: dropped, except for its beginning."""
 
     type: ClassVar[Literal["oversized_message"]] = "oversized_message"
     size: int
@@ -463,8 +462,6 @@ class OversizedMessage(Value):
 
     def error(self) -> "FrameTooLarge":
         """The same as an exception, for those who would rather stop."""
-        from outrider.errors import FrameTooLarge
-
         return FrameTooLarge(self.size, self.limit)
 
 
@@ -518,10 +515,18 @@ class StreamEvent(PartlyDecoded, tag_field="type", tag="stream_event"):
 
     @property
     def details(self) -> StreamDetails:
-        """What else the frame says. Read from it again at each use: a field for each would slow all down."""
-        from outrider.wire._tolerant import convert_leniently
-
+        """The other fields of the frame, decoded again on each access: that keeps streams fast."""
         return convert_leniently(StreamDetails, self.raw)
+
+    @property
+    def user_message_uuid(self) -> str | None:
+        """The same as in `details`."""
+        return self.details.user_message_uuid
+
+    @property
+    def user_message_uuids(self) -> list[str] | None:
+        """The same as in `details`."""
+        return self.details.user_message_uuids
 
     @property
     def text(self) -> str:
@@ -654,7 +659,7 @@ MessageFrame: TypeAlias = (
 """A message that came as a frame."""
 
 Message: TypeAlias = MessageFrame | MalformedLine | OversizedMessage
-"""What the agent has to say: all that reaches the user."""
+"""Any message from the agent."""
 
 AnyFrame: TypeAlias = MessageFrame | ControlFrame | ServiceFrame
 """Any frame that a line may hold."""

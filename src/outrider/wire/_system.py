@@ -36,7 +36,7 @@ else:
 
 
 class SystemMessage(Frame):
-    """News from the agent itself. Each known subtype is a class of its own."""
+    """A report from the agent about itself. Each known subtype has a class of its own."""
 
     type: ClassVar[Literal["system"]] = "system"
     subtype: str
@@ -171,7 +171,7 @@ class TaskUpdatedMessage(SystemMessage):
 
 
 class BackgroundTasksChangedMessage(_Notice):
-    """The tasks alive in the background, whole: takes the place of the list before."""
+    """All tasks that are running in the background: replaces the list before."""
 
     tasks: list[BackgroundTask]
 
@@ -203,7 +203,7 @@ class InitMessage(
     skills: list[str] = []
     plugins: list[SystemInitPlugin] = []
     capabilities: list[str] = []
-    """What the program can do; ask this rather than its version."""
+    """What this Claude Code can do; check this rather than its version."""
     uuid: str = ""
     user_message_uuids: list[str] | None = None
     """The sent messages that the turn about to begin answers."""
@@ -272,7 +272,7 @@ class ApiRetryMessage(_Notice):
 
 
 class ModelFallbackMessage(_Notice):
-    """The agent went over to another model because the first is overloaded or missing."""
+    """The agent switched to another model because the first one is overloaded or missing."""
 
     original_model: str
     fallback_model: str
@@ -308,7 +308,7 @@ class ModelRefusalNoFallbackMessage(_Notice):
 
 
 class CompactBoundaryMessage(_Notice):
-    """The conversation before this was put into a summary."""
+    """The conversation before this was replaced by a summary."""
 
     compact_metadata: CompactMetadata
     logical_parent_uuid: str | None = None
@@ -340,7 +340,7 @@ class InformationalMessage(_Notice, rename={"is_meta": "isMeta"}):
 
 
 class NotificationMessage(_Notice):
-    """A short notice as a terminal would flash it."""
+    """A short notice, which a terminal would show for a moment."""
 
     key: str
     text: str
@@ -356,13 +356,13 @@ class LocalCommandOutputMessage(_Notice):
 
 
 class CommandsChangedMessage(_Notice):
-    """The slash commands on offer, whole: takes the place of the list before."""
+    """All slash commands on offer: replaces the list before."""
 
     commands: list[SlashCommandShape]
 
 
 class ControlRequestProgressMessage(_Notice):
-    """A slow control request is being worked on."""
+    """The progress of a slow control request."""
 
     request_id: str
     status: str
@@ -373,7 +373,7 @@ class ControlRequestProgressMessage(_Notice):
 
 
 class ElicitationCompleteMessage(_Notice):
-    """What an MCP server asked for at an address was done there."""
+    """The user has done what an MCP server asked for at an address."""
 
     mcp_server_name: str
     elicitation_id: str
@@ -396,7 +396,7 @@ class FilesPersistedMessage(_Notice):
 
 
 class MemoryRecallMessage(_Notice):
-    """Memories were put before the model."""
+    """Memories were shown to the model."""
 
     mode: str
     memories: list[RecalledMemory]
@@ -411,7 +411,7 @@ class SessionWritesLostMessage(_Notice):
 
 
 class WorkerShuttingDownMessage(_Notice):
-    """The machine under the agent goes away."""
+    """The machine that the agent runs on is about to stop."""
 
     reason: str
 

@@ -29,7 +29,7 @@ class PermissionRuleValue(Value, rename="camel"):
 
 
 _RULES: Final = ("rules", "behavior")
-_VALID_KEYS: Final[dict[str, tuple[str, ...]]] = {
+UPDATE_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "addRules": _RULES,
     "replaceRules": _RULES,
     "removeRules": _RULES,
@@ -37,6 +37,7 @@ _VALID_KEYS: Final[dict[str, tuple[str, ...]]] = {
     "addDirectories": ("directories",),
     "removeDirectories": ("directories",),
 }
+"""What each type of update needs: Claude Code ignores all updates of an answer if one of them lacks it."""
 
 
 class PermissionUpdate(Received):
@@ -52,7 +53,7 @@ class PermissionUpdate(Received):
     directories: list[str] | None = None
     """With `addDirectories` and `removeDirectories`."""
     destination: PermissionUpdateDestination | None = None
-    """Where the change is kept; `session` forgets it at the end."""
+    """Where the change is kept; `session`, as which none is sent, forgets it at the end."""
 
     @classmethod
     def from_dict(cls, data: JsonObject) -> PermissionUpdate:
@@ -68,7 +69,10 @@ class PermissionUpdate(Received):
         if received is not None and self == convert_leniently(type(self), received):
             return dict(received)
         fields = super().to_wire()
-        keys = ("type", "destination", *_VALID_KEYS.get(self.type, fields))
+        if self.type not in UPDATE_KEYS:
+            return fields
+        keys = ("type", "destination", *UPDATE_KEYS[self.type])
+        fields.setdefault("destination", "session")
         return {key: fields[key] for key in keys if key in fields}
 
     def to_wire(self) -> JsonObject:

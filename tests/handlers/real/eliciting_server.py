@@ -50,6 +50,8 @@ def main() -> None:
                 send(id=f"q{id}", method="elicitation/create", params=QUESTIONS[params["name"]])
             case None if str(id).startswith("q"):
                 text = json.dumps(message.get("result", message.get("error")), sort_keys=True)
+                if (message.get("result") or {}) == {"action": "accept"}:
+                    send(method="notifications/elicitation/complete", params={"elicitationId": "e1"})
                 send(id=int(str(id)[1:]), result={"content": [{"type": "text", "text": text}]})
             case _ if id is not None:
                 send(id=id, result={})

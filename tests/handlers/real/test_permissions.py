@@ -189,8 +189,7 @@ async def test_updates_make_the_next_question_unnecessary() -> None:
     decides = Decides()
     script = [step for name in ("a", "b", "c") for step in (makes(name), say("done"))]
     async with talking(*script, permission=decides, permission_mode="default") as (agent, session):
-        mode = PermissionUpdate(type="setMode", mode="acceptEdits", destination="session")
-        decides.answer = allow(updates=[mode])
+        decides.answer = allow(updates=[PermissionUpdate(type="setMode", mode="acceptEdits")])
         result = await turn(session)
         modes = [each.permission_mode for each in result.messages if isinstance(each, StatusMessage)]
         assert "acceptEdits" in modes

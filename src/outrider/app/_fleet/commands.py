@@ -33,8 +33,8 @@ BATCH_FLAGS: Final = grouped(
             ),
             Flag("--keep", "Keep these folders: never, failed, always.", "WHEN"),
             Flag("--output", "A JSON Schema that the answers must fit: a file, or JSON.", "SCHEMA"),
-            Flag("--ledger", "Keep an account of every turn: .db, .jsonl or postgresql://….", "FILE"),
-            Flag("--approvals", "Let what Claude Code asks wait here for a person: a URL or a path.", "URL"),
+            Flag("--ledger", "Record every turn in a ledger: .db, .jsonl or postgresql://….", "FILE"),
+            Flag("--approvals", "Where questions wait for a person: a URL or a path.", "URL"),
             Flag(
                 "--patience",
                 "With --approvals: how long a task waits before it ends as waiting. Default: 60.",
@@ -49,10 +49,10 @@ BATCH_FLAGS: Final = grouped(
             Flag("--budget-tokens", "How many tokens they may use together.", "N", "whole"),
             Flag("--budget-tool-calls", "How many tools they may call together.", "N", "whole"),
             Flag("--budget-seconds", "How long the batch may take.", "SECONDS", "number"),
-            Flag("--task-seconds", "What one task may take.", "SECONDS", "number"),
+            Flag("--task-seconds", "How long one task may take.", "SECONDS", "number"),
             Flag("--tries", "How often a task is tried when the API fails. Default: 5.", "N", "whole"),
-            Flag("--max-failures", "Begin no more when so many have failed: 10, or a share: 50%.", "N"),
-            Flag("--on-usage-limit", "wait, raise, or a model to use until then.", "WHAT"),
+            Flag("--max-failures", "Start no more tasks after so many failures: 10, or a share: 50%.", "N"),
+            Flag("--on-usage-limit", "At a usage limit: wait, raise, or a model to use until then.", "WHAT"),
         ),
     }
 )
@@ -70,11 +70,11 @@ _JournalPlace: TypeAlias = Annotated[
 ]
 _TaskFile: TypeAlias = Annotated[
     Path,
-    argument(help="Tasks, one a line: JSON objects with a prompt; '-': standard input.", metavar="TASKS"),
+    argument(help="Tasks, one per line: JSON objects with a prompt; '-': standard input.", metavar="TASKS"),
 ]
 _Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON.")]
 _JsonLines: TypeAlias = Annotated[
-    bool, switch("--json", help="Print the outcome of each task as JSON, one a line.")
+    bool, switch("--json", help="Print the outcome of each task as JSON, one per line.")
 ]
 
 
@@ -88,16 +88,14 @@ def run(
     file: _TaskFile,
     journal: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Where to keep what becomes of them.", show_default="TASKS with .journal"
-        ),
+        typer.Option(metavar="FILE", help="Where to keep the journal.", show_default="TASKS with .journal"),
     ] = None,
     json: _JsonLines = False,
     *,
     batch: Mapping[str, object],
     fields: OptionFields,
 ) -> int:
-    """Run the tasks of a file. Ctrl-C finishes what runs, twice stops it; `resume` continues."""
+    """Run the tasks of a file. Ctrl-C finishes running tasks, a second one stops them; `resume` continues."""
     from outrider.app._fleet.run import run_tasks
 
     return run_tasks(file, journal, batch, fields, no_color=switches.no_color, as_json=json)
@@ -136,7 +134,7 @@ def work(
 
 
 def status(switches: Switches, journal: _JournalPlace, json: _Json = False) -> int:
-    """Show how far a batch has come, while it runs or after."""
+    """Show the progress of a batch, during the run or after it."""
     from outrider.app._fleet.reports import show_status
 
     return show_status(journal, no_color=switches.no_color, as_json=json)
@@ -165,11 +163,13 @@ def report(
     journal: _JournalPlace,
     format: Annotated[
         Format | None,
-        typer.Option("--format", "-f", help="How.", show_default="as FILE is named, else markdown"),
+        typer.Option("--format", "-f", help="The format.", show_default="as FILE is named, else markdown"),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to; else stdout.", show_default=False),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write to this file, not to stdout.", show_default=False
+        ),
     ] = None,
 ) -> int:
     """Report on a batch, as Markdown, CSV, JSON or a plot (SVG)."""
@@ -184,12 +184,12 @@ FLEET_COMMANDS: Final[dict[str, Callable[..., int]]] = {
     "work": work,
     "status": status,
     "resume": _resume(
-        "Continue an interrupted batch. It keeps its flags, and takes those given here, too.",
+        "Continue an interrupted batch with its flags, and with those given here.",
         retry_failed=False,
     ),
     "report": report,
     "retry-failed": _resume(
-        "Run failed and over-budget tasks again, from the start. Tasks that are left to do run, too.",
+        "Run failed and over-budget tasks again, from the start, and those that are still to do.",
         retry_failed=True,
     ),
 }

@@ -294,7 +294,7 @@ def _read(file: Path, settings: Settings) -> Iterator[Task]:
             task.applied_to(options)
             task.check_folder(workspace)
         except OptionsError as error:
-            # A field of a task is no flag.
+            # A field of a task is not a flag.
             said = in_one_line(error, {}).replace("`", "'")
             raise Failed(f"{_source(file)}, line {number}: {said}", Code.USAGE) from error
         if task.id and (first := seen.setdefault(task.id, number)) != number:

@@ -115,7 +115,7 @@ def _render(source: str, name: str, parts: AbstractSet[Part]) -> str:
 def _show(terminal: Terminal, folder: Path, name: str, files: Sequence[_File]) -> None:
     package = name.replace("-", "_")
     where = "this folder" if folder.resolve() == Path.cwd() else one_line(str(folder))
-    terminal.print(Text.assemble((name, "bold cyan"), f" is in {where}:"))
+    terminal.print(Text.assemble("Created ", (name, "bold cyan"), f" in {where}:"))
     described = [(_named(file.path, name), file.what) for file in files if file.what]
     _table(terminal, described, "")
     terminal.print()

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from outrider.handlers import Answer
     from outrider.wire import Json
 
-_Id: TypeAlias = Annotated[str, argument(help="An approval's ID, or a piece of it.", metavar="ID")]
+_Id: TypeAlias = Annotated[str, argument(help="An approval's ID, or its beginning.", metavar="ID")]
 _Store: TypeAlias = Annotated[
     str | None,
     option(metavar="URL", envvar="OUTRIDER_APPROVALS", help="Where approvals are kept: a URL or a path."),
 ]
-_By: TypeAlias = Annotated[str | None, option(metavar="NAME", help="Who decides; by default you.")]
-_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object a line.")]
+_By: TypeAlias = Annotated[str | None, option(metavar="NAME", help="Who decides. Default: you.")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object per line.")]
 
 
 def list_(
     switches: Switches,
     store: _Store = None,
     session: Annotated[
-        str | None, option(metavar="ID", help="All that this session asked for, settled ones too.")
+        str | None, option(metavar="ID", help="All approvals of this session, settled ones too.")
     ] = None,
     state: Annotated[str | None, option(metavar="STATE", help="Only those in this state.")] = None,
     json: _Json = False,
 ) -> int:
-    """List what waits for a decision, or is decided and not gone on with."""
+    """List what waits for a decision, and what is decided but has not continued."""
 
     async def show_all(approvals: Approvals, terminal: Terminal) -> None:
         from rich.text import Text
@@ -51,13 +51,13 @@ def list_(
             else:
                 _print_row(terminal, each)
         if not found and not json:
-            terminal.note(Text("Nothing waits.", style="dim"))
+            terminal.note(Text("Nothing is waiting.", style="dim"))
 
     return _carry_out(store, switches, show_all)
 
 
 def show(switches: Switches, id: _Id, store: _Store = None, json: _Json = False) -> int:
-    """Show one: what it would do, why, and what became of it."""
+    """Show an approval: what the call would do, why it waits, and what became of it."""
 
     async def show_one(approvals: Approvals, terminal: Terminal) -> None:
         found = await _find(approvals, id)
@@ -80,19 +80,19 @@ def allow(
     ] = None,
     by: _By = None,
 ) -> int:
-    """Allow it: the call runs once, when its session goes on. A question needs an answer."""
+    """Allow a call: it runs once, when its session continues. A question needs an --answer."""
     from outrider.handlers import allow as allowed
 
     if answer:
         if input is not None:
-            raise Failed("--answer and --input exclude each other.", Code.USAGE)
+            raise Failed("Give --answer or --input, not both.", Code.USAGE)
         return _carry_out(store, switches, partial(_decide, id, answer, by))
     given: Mapping[str, Json] | None = None
     if input is not None:
         try:
             given = _json.loads(input)
         except ValueError as error:
-            raise Failed(f"--input is no JSON: {error}.", Code.USAGE) from None
+            raise Failed(f"--input is not JSON: {error}.", Code.USAGE) from None
         if not isinstance(given, dict):
             raise Failed("--input is not a JSON object.", Code.USAGE)
     return _carry_out(store, switches, partial(_decide, id, allowed(given), by))
@@ -105,7 +105,7 @@ def deny(
     store: _Store = None,
     by: _By = None,
 ) -> int:
-    """Deny it, and tell the model why."""
+    """Deny a call, and tell the model why."""
     from outrider.handlers import deny as denied
 
     return _carry_out(store, switches, partial(_decide, id, denied(reason), by))
@@ -144,7 +144,7 @@ async def _find(approvals: Approvals, piece: str) -> Approval:
     if not piece:
         # The beginning of every one: a variable of the shell that is not set must not decide anything.
         raise Failed("The ID is empty. See `outrider approvals list`.", Code.USAGE)
-    if "." in piece and len(piece) > _WHOLE:
+    if "." in piece and len(piece) > 36:  # of a session's
         return await approvals.get(piece)
     found = [
         each
@@ -157,10 +157,6 @@ async def _find(approvals: Approvals, piece: str) -> Approval:
         named = ", ".join(each.id for each in found[:4])
         raise Failed(f"{len(found)} approvals have {piece!r} in their ID: {named}.", Code.USAGE)
     return found[0]
-
-
-_WHOLE: Final = 36
-"""Characters of a session's ID."""
 
 
 async def _decide(
@@ -181,9 +177,9 @@ def _answers(approval: Approval, given: list[str]) -> dict[str, Json]:
 
     asked = typed_input(approval.tool, approval.input)
     if not isinstance(asked, AskUserQuestionInput):
-        raise Failed(f"{approval.id} is no question. Leave --answer out.", Code.USAGE)
+        raise Failed(f"{approval.id} is not a question: leave out --answer.", Code.USAGE)
     if len(given) != len(asked.questions):
-        raise Failed(f"{approval.id} asks {len(asked.questions)}, and {len(given)} are answered.", Code.USAGE)
+        raise Failed(f"{approval.id} asks {len(asked.questions)}; --answer gives {len(given)}.", Code.USAGE)
     return {each.question: text for each, text in zip(asked.questions, given, strict=True)}
 
 

@@ -29,7 +29,7 @@ _Store: TypeAlias = Annotated[
 _Project: TypeAlias = Annotated[
     str | None, option("--project", "-C", metavar="FOLDER", help="Only sessions of this folder.")
 ]
-_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object a line.")]
+_Json: TypeAlias = Annotated[bool, switch("--json", help="Print JSON, one object per line.")]
 _Tag: TypeAlias = Annotated[str | None, option(metavar="TAG", help="Only sessions with this tag.")]
 _Limit: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Show at most N.")]
 

@@ -26,7 +26,15 @@ from outrider.compat._sessions.disk import (
     to_info,
     to_messages,
 )
-from outrider.compat._types.messages import ForkSessionResult, SDKSessionInfo
+from outrider.compat._types.messages import (
+    ForkSessionResult,
+    SDKSessionInfo,
+    SessionKey,
+    SessionMessage,
+    SessionStore,
+    SessionStoreEntry,
+    SessionSummaryEntry,
+)
 from outrider.errors import SessionNotFound
 from outrider.transcripts import (
     BlockingSessions,
@@ -46,13 +54,6 @@ from outrider.transcripts import fold_session_summary as fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from outrider.compat._types.messages import (
-        SessionKey,
-        SessionMessage,
-        SessionStore,
-        SessionStoreEntry,
-        SessionSummaryEntry,
-    )
     from outrider.wire import JsonObject
 
 log = logging.getLogger("outrider.compat")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from typing import Self
 
-    from outrider.fleet._budget.entries import PostgresTable
+    from outrider.fleet._database import PostgresTable
 
 
 _WAIT_SECONDS: Final = 30.0
@@ -44,7 +44,7 @@ _WAIT_SECONDS: Final = 30.0
 
 _PAUSE_SECONDS: Final = 0.002
 
-_APPLICATION_ID: Final = 0x4272644C
+_APPLICATION_ID: Final = 0x4F75744C
 """Tells a ledger from databases of other programs."""
 
 _TABLES: Final = (
@@ -467,7 +467,7 @@ def backlog_of(ledger: Ledger) -> Backlog:
 
 def _table(url: str) -> PostgresTable:
     try:
-        from outrider.fleet._budget.entries import PostgresTable
+        from outrider.fleet._database import PostgresTable
     except ImportError as error:
         raise OptionsError(
             "a ledger in PostgreSQL needs psycopg, which is not installed",

@@ -52,6 +52,12 @@ class Entry(NamedTuple):
     tool_calls: int = 0
     not_kept: tuple[str, ...] = ()
     """Where its options had secrets, which a journal does not keep."""
+    losses: int = 0
+    """How many workers were lost while they ran it."""
+    holder: str | None = None
+    """The worker that took it."""
+    refused: OutriderError | None = None
+    """Why no attempt can be made."""
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -157,7 +163,7 @@ class Journal:
     file one at a time, until it is closed or its process ends; a database (`postgresql://host/db?batch=name`)
     any number. What a method has written when it returns survives `kill -9` and a loss of power.
 
-    Raises `JournalBusy` if another runner has the file, `JournalInvalid` for what is no journal.
+    Raises `JournalBusy` if another runner has the file, `JournalInvalid` for what is not a journal.
     """
 
     lease: ClassVar[bool] = False

@@ -122,8 +122,8 @@ def _first(of: _Fleet) -> list[str]:
         f"""CREATE TABLE {of.tasks} (
             batch text NOT NULL, number bigint NOT NULL, id bytea NOT NULL, task bytea NOT NULL,
             state text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'started', 'ended')),
-            holder text, attempts int NOT NULL DEFAULT 0, session_id bytea, workspace bytea,
-            started_at double precision, status text, outcome bytea,
+            holder text, attempts int NOT NULL DEFAULT 0, losses int NOT NULL DEFAULT 0,
+            session_id bytea, workspace bytea, started_at double precision, status text, outcome bytea,
             PRIMARY KEY (batch, number), UNIQUE (batch, id),
             CHECK ((state = 'ended') = (outcome IS NOT NULL)), CHECK (state <> 'ended' OR holder IS NULL))""",
         # `started` before `pending`: what was cut off goes on first.
@@ -155,11 +155,13 @@ class PostgresJournal(Journal):
         self.batch: str = values.get("batch", "default")
         self.lease_seconds: float = values.get("lease", _LEASE)
         self._of = cast("_Fleet", self._database.tables)
-        self._worker: str | None = None
+        self.worker: str | None = None
         self._held: set[bytes] = set()
         """The tasks that this worker was given and has not ended."""
         self._may_hold_more = False
         """Whether the answer to a call for tasks was lost."""
+        self._recorded, self._before = Spent(), Spent()
+        """What this worker has written down that was spent, and what this process has as earlier ones."""
         self._is_open = False
 
     # Beginning and end.
@@ -184,25 +186,31 @@ class PostgresJournal(Journal):
             )
 
     def close(self) -> None:
-        if self._worker is not None:
+        if self.worker is not None:
             # If it does not answer, the lease runs out.
             with suppress(JournalInvalid):
-                self._free("id = %s", self._worker)
-            self._worker = None
+                self._do(self._leave)
+            self.worker = None
         self._is_open = False
         self._database.close()
+
+    def _leave(self, link: Link) -> None:
+        # First of all: a call whose connection broke may be under way in the server, and give it tasks.
+        if self._renew(link):
+            self._free(link, "id = %s", "0", self.worker)
 
     def join(self) -> None:
         """Be a worker from now on, or a new one after the lease was lost."""
         worker, name = uuid.uuid4().hex, f"{socket.gethostname()}:{os.getpid()}"
         self._held.clear()
+        self._before, self._recorded = self._before + self._recorded, Spent()
         self._execute(
             f"""INSERT INTO {self._of.workers} (id, batch, name, lease, leased_until)
                 SELECT %s, %s, %s, lease, clock_timestamp() + lease
                 FROM (SELECT %s * interval '1 second' AS lease) AS given""",
             *(worker, self.batch, to_bytes(name), self.lease_seconds),
         )
-        self._worker = worker
+        self.worker = worker
 
     def take(self, count: int = 1) -> Taken:
         """Take tasks that nobody has. Raises `TasksLost`."""
@@ -218,9 +226,9 @@ class PostgresJournal(Journal):
         def take(link: Link) -> tuple[list[Entry], bool]:
             ids: list[tuple[bytes]] = []
             if self._may_hold_more:
-                ids = link.execute(missed.encode(), (self._worker, [*self._held])).fetchall()
+                ids = link.execute(missed.encode(), (self.worker, [*self._held])).fetchall()
             if not ids:
-                values = (self.batch, count, self._worker, self.batch)
+                values = (self.batch, count, self.worker, self.batch)
                 ids = link.execute(taken.encode(), values).fetchall()
             if ids:
                 return self._find(link, "id = ANY(%s)", [id for (id,) in ids]), False
@@ -266,28 +274,31 @@ class PostgresJournal(Journal):
 
     def _renew(self, link: Link) -> bool:
         renewed = f"""UPDATE {self._of.workers} SET leased_until = clock_timestamp() + lease WHERE id = %s
-            RETURNING 1"""
-        return link.execute(renewed.encode(), (self._worker,)).fetchone() is not None
+            RETURNING usd, tokens, tool_calls"""
+        row = link.execute(renewed.encode(), (self.worker,)).fetchone()
+        if row is not None:
+            self._recorded = Spent(*row)
+        return row is not None
 
     def _sweep(self, link: Link) -> None:
         """Free the tasks of workers whose lease has run out. After a restart of the server each has the time
         of its lease to come back."""
-        self._free_in(
+        self._free(
             link,
             f"""id IN (SELECT id FROM {self._of.workers} WHERE batch = %s AND leased_until < clock_timestamp()
                 AND pg_postmaster_start_time() + lease < clock_timestamp() FOR UPDATE SKIP LOCKED)""",
+            # What was not begun cannot be why the worker was lost.
+            "(state = 'started')::int",
             self.batch,
         )
 
-    def _free(self, which: str, value: str) -> None:
-        self._do(lambda link: self._free_in(link, which, value))
-
-    def _free_in(self, link: Link, which: str, value: str) -> None:
+    def _free(self, link: Link, which: str, losses: str, value: str | None) -> None:
         sums = ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
         added = ", ".join(f"{name} = batch.{name} + gone.{name}" for name in _SUMS)
         link.execute(
             f"""WITH dead AS (DELETE FROM {self._of.workers} WHERE {which} RETURNING *),
-                freed AS (UPDATE {self._of.tasks} SET holder = NULL WHERE holder IN (SELECT id FROM dead))
+                freed AS (UPDATE {self._of.tasks} SET holder = NULL, losses = losses + {losses}
+                    WHERE holder IN (SELECT id FROM dead))
                 UPDATE {self._of.batches} AS batch SET {added}, ran = greatest(batch.ran, gone.ran)
                 FROM (SELECT batch, {sums}, max(ran) AS ran FROM dead GROUP BY batch) AS gone
                 WHERE batch.name = gone.batch""".encode(),
@@ -296,25 +307,21 @@ class PostgresJournal(Journal):
 
     def _pulse(self, link: Link) -> Pulse:
         sums = ", ".join(f"batch.{name} + coalesce(sum(worker.{name}), 0)" for name in _SUMS)
-        mine = ", ".join(
-            f"coalesce(sum(worker.{name}) FILTER (WHERE worker.id = %s), 0)" for name in _SUMS[:3]
-        )
         row = link.execute(
-            f"""SELECT batch.total, {sums}, greatest(batch.ran, max(worker.ran)), {mine},
+            f"""SELECT batch.total, {sums}, greatest(batch.ran, max(worker.ran)),
                     coalesce(extract(epoch FROM batch.gate_until - clock_timestamp()), 0), batch.gate_why
                 FROM {self._of.batches} AS batch LEFT JOIN {self._of.workers} AS worker
                 ON worker.batch = batch.name WHERE batch.name = %s GROUP BY batch.name""".encode(),
-            (*[self._worker] * 3, self.batch),
+            (self.batch,),
         ).fetchone()
         if row is None:
             raise UsageError(f"The batch {self.batch!r} was removed from {self.name!r}")
-        total, usd, tokens, calls, done, failed, over, waiting, skipped, ran, *rest = cast("list[Any]", row)
-        own_usd, own_tokens, own_calls, seconds, why = rest
+        total, usd, tokens, calls, done, failed, over, waiting, skipped, ran, seconds, why = cast("Any", row)
         return Pulse(
             total=total,
             counts=Counts(0, 0, int(done), int(failed), int(skipped), int(over), int(waiting)),
             spent=Spent(float(usd), int(tokens), int(calls), float(ran)),
-            mine=Spent(float(own_usd), int(own_tokens), int(own_calls)),
+            mine=self._before + self._recorded,
             gate_seconds=max(0.0, float(seconds)),
             gate_why=to_text(why or b""),
         )
@@ -328,16 +335,17 @@ class PostgresJournal(Journal):
         known = f"""SELECT number, id, task FROM {of.tasks}
             WHERE batch = %s AND (number = ANY(%s) OR id = ANY(%s))"""
         insert = f"INSERT INTO {of.tasks} (batch, number, id, task) VALUES (%s, %s, %s, %s)"
-        locked = f"SELECT 1 FROM {of.batches} WHERE name = %s FOR UPDATE"
+        locked = b"SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
         counted = f"UPDATE {of.batches} SET total = total + %s WHERE name = %s"
         following = f"SELECT coalesce(max(number) + 1, 0) FROM {of.tasks} WHERE batch = %s"
 
         def put(link: Link) -> int:
-            # Others that add wait; those that work do not.
-            link.execute(locked.encode(), (self.batch,))
+            # Others that add wait. Those that work do not, and write to the row of the batch.
+            link.execute(locked, (f"{of.tasks} {self.batch}",))
             row = link.execute(following.encode(), (self.batch,)).fetchone() if append else None
             first, new = (0 if row is None else cast("int", row[0])), 0
-            for part in _parts(tasks):
+            rest = iter(tasks)
+            while part := list(islice(rest, AT_ONCE)):
                 placed = [(first + number, task.placed(first + number)) for number, task in part]
                 rows = [(number, to_bytes(task.id), write_task(task)) for number, task in placed]
                 keys = self.batch, [row[0] for row in rows], [row[1] for row in rows]
@@ -367,7 +375,7 @@ class PostgresJournal(Journal):
             # First of all, as in `_sweep`: two that lock the same rows in another order wait for each other.
             if not self._renew(link):
                 return [False] * len(changes)
-            return [self._send(link, change).fetchone() is not None for change in changes]
+            return [self._make(link, change) for change in changes]
 
         written = self._do(write) if changes else []
         self._held.difference_update(
@@ -375,11 +383,19 @@ class PostgresJournal(Journal):
         )
         return written
 
-    def _send(self, link: Link, change: Change) -> psycopg.Cursor[Any]:
+    def _make(self, link: Link, change: Change) -> bool:
+        statement, values = self._statement(change)
+        row = link.execute(statement.encode(), values).fetchone()
+        if row is not None and row[0] is not None:
+            self._recorded = Spent(*row)
+        return row is not None
+
+    def _statement(self, change: Change) -> tuple[str, dict[str, object]]:
+        """What makes a change, and gives what this worker has recorded with it."""
         of, usage = self._of, None if isinstance(change, Begun) else change.usage
         values: dict[str, object] = {
             "batch": self.batch,
-            "me": self._worker,
+            "me": self.worker,
             "id": to_bytes(change.id),
             "usage": None if usage is None else msgspec.json.encode(usage),
             "usd": None if usage is None else usage.cost_usd,
@@ -395,8 +411,8 @@ class PostgresJournal(Journal):
                     WHERE {mine} RETURNING number)
                 INSERT INTO {of.attempts} (batch, task, attempt, worker, began_at, session_id)
                 SELECT %(batch)s, number, %(attempt)s, %(worker)s, {now}, %(session)s FROM one
-                ON CONFLICT (batch, task, attempt) DO UPDATE SET worker = excluded.worker RETURNING 1"""
-            return link.execute(statement.encode(), values)
+                ON CONFLICT (batch, task, attempt) DO UPDATE SET worker = excluded.worker RETURNING NULL"""
+            return statement, values
         spent = f"""was AS (SELECT usd, tokens, tool_calls FROM {of.attempts} AS a JOIN one
                 ON a.task = one.number AND a.attempt = one.attempts WHERE a.batch = %(batch)s),
             now AS (UPDATE {of.attempts} AS a SET session_id = coalesce(%(session)s, a.session_id),
@@ -408,7 +424,8 @@ class PostgresJournal(Journal):
         more = """usd = w.usd + coalesce(now.usd - was.usd, 0),
             tokens = w.tokens + coalesce(now.tokens - was.tokens, 0),
             tool_calls = w.tool_calls + coalesce(now.tool_calls - was.tool_calls, 0)"""
-        whose = "FROM one LEFT JOIN was ON true LEFT JOIN now ON true WHERE w.id = %(me)s RETURNING 1"
+        whose = """FROM one LEFT JOIN was ON true LEFT JOIN now ON true WHERE w.id = %(me)s
+            RETURNING w.usd, w.tokens, w.tool_calls"""
         values["calls"] = None if change.tool_calls is None else min(change.tool_calls, _MOST)
         if isinstance(change, Noted):
             values |= {"session": _bytes(change.session_id), "workspace": _bytes(change.workspace)}
@@ -417,7 +434,7 @@ class PostgresJournal(Journal):
                     workspace = coalesce(%(workspace)s, workspace) WHERE {mine} AND state = 'started'
                     RETURNING number, attempts), {spent}
                 UPDATE {of.workers} AS w SET {more} {whose}"""
-            return link.execute(statement.encode(), values)
+            return statement, values
         outcome = change.outcome
         values |= {"session": _bytes(outcome.session_id), "workspace": _bytes(outcome.workspace)}
         values |= {"worker": None, "ended": None if change.ran is None else outcome.ended_at}
@@ -429,12 +446,12 @@ class PostgresJournal(Journal):
                 workspace = %(workspace)s WHERE {mine} RETURNING number, attempts), {spent},
             paid AS (UPDATE {of.workers} AS w SET {more}, {outcome.status} = w.{outcome.status} + 1,
                 ran = greatest(w.ran, %(ran)s) {whose})
-            SELECT 1 FROM paid UNION ALL SELECT 1 FROM {of.tasks}
+            SELECT * FROM paid UNION ALL SELECT NULL, NULL, NULL FROM {of.tasks}
             WHERE batch = %(batch)s AND id = %(id)s AND outcome = %(outcome)s"""
-        return link.execute(statement.encode(), values)
+        return statement, values
 
     def reopen(self, statuses: Sequence[Status]) -> int:
-        return self._reopen(statuses, "state = 'pending', session_id = NULL")
+        return self._reopen(statuses, "state = 'pending', session_id = NULL, losses = 0")
 
     def take_up_waiting(self) -> None:
         self._reopen(("waiting",), "state = 'started'")
@@ -479,17 +496,15 @@ class PostgresJournal(Journal):
                 (SELECT array_agg(usage) FROM {of.attempts} AS a WHERE a.batch = task.batch
                     AND a.task = task.number AND usage IS NOT NULL),
                 (SELECT coalesce(sum(tool_calls), 0) FROM {of.attempts} AS a WHERE a.batch = task.batch
-                    AND a.task = task.number)
+                    AND a.task = task.number), losses, holder
             FROM {of.tasks} AS task WHERE batch = %s AND {where} ORDER BY number LIMIT %s"""
         rows = link.execute(statement.encode(), (self.batch, *values, limit), binary=True)
-        for number, task, attempts, session_id, workspace, started_at, usages, calls in cast("Any", rows):
+        for number, task, attempts, session, workspace, began_at, usages, calls, *state in cast("Any", rows):
             with undamaged(self.name):
-                used = (msgspec.json.decode(each, type=Usage) for each in usages or ())
+                used = sum((msgspec.json.decode(each, type=Usage) for each in usages or ()), Usage())
                 read, not_kept = read_task(task)
-                entry = Entry(number, read, attempts, _text(session_id), _text(workspace), started_at)
-                found.append(
-                    entry._replace(usage=sum(used, Usage()), tool_calls=int(calls), not_kept=not_kept)
-                )
+                before = attempts, _text(session), _text(workspace), began_at, used, int(calls)
+                found.append(Entry(number, read, *before, not_kept, *state))
         return found
 
     def lacking(self) -> Iterator[Entry]:
@@ -564,12 +579,6 @@ class PostgresJournal(Journal):
             if isinstance(error.__cause__, psycopg.errors.UndefinedTable):
                 reason, hint = "there is no journal in it", "Submit a batch to it first."
             raise JournalInvalid(self.name, reason, retryable=error.retryable, hint=hint) from error
-
-
-def _parts(tasks: Iterable[tuple[int, Task]]) -> Iterator[list[tuple[int, Task]]]:
-    rest = iter(tasks)
-    while part := list(islice(rest, AT_ONCE)):
-        yield part
 
 
 def _bytes(text: str | None) -> bytes | None:

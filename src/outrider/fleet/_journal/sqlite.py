@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 
-_APPLICATION_ID: Final = 0x4272644A
+_APPLICATION_ID: Final = 0x4F75744A
 """Tells a journal from the databases of other programs."""
 _VERSION: Final = 1
 _PATIENCE: Final = 30.0

@@ -22,7 +22,7 @@ from outrider.fleet._resilient.turn_runner import Starter
 from outrider.options import Options
 from outrider.options._validators import any_text, invalid_value, seconds
 from outrider.session import Session, SessionState, background
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 from outrider.session._result import Output
 
 if TYPE_CHECKING:
@@ -158,14 +158,14 @@ class Pool(Starter):
         """End a session that was acquired, and give its slot back: a process serves one conversation, and
         nothing of it can get into another.
 
-        Cancelling the call does not stop that. Raises `UsageError` if the session is none of this pool's.
+        Cancelling the call does not stop that. Raises `UsageError` if the session is not from this pool.
         """
         is_one = isinstance(session, Session)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not is_one or (
             not await self._scheduler.give_back(session) and session.state is not SessionState.CLOSED
         ):
             raise UsageError(
-                f"{session!r} is none of this pool's. Release what `acquire` gave; close a resilient session."
+                f"{session!r} is not from this pool. Release what `acquire` gave; close a resilient session."
             )
 
     @asynccontextmanager

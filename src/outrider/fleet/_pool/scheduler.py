@@ -18,7 +18,7 @@ from outrider.errors import ConnectionLost, OutriderError, RequestTimedOut, Usag
 from outrider.fleet._errors import PoolClosed, QueueFull, QueueTimedOut
 from outrider.fleet._pool.slots import Counters, FairQueue, PooledStarter, Slot, Slots, Ticket
 from outrider.session import Session, observe
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -182,7 +182,7 @@ class PooledStarter(QueuedStarter):
 
 
 class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pool stands. A value: ask again for newer figures."""
+    """Figures about a pool. A snapshot: ask again for newer ones."""
 
     processes: int = 0
     """All that hold a slot: `starting + warm + busy + idle + closing`. Never more than `max_processes`."""

@@ -43,7 +43,7 @@ from outrider.handlers._hooks.dispatch import as_hook
 from outrider.options._validators import invalid_value, is_mapping, seconds, text
 from outrider.redaction import preview
 from outrider.session import background
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 from outrider.wire.control import McpMessage
 
 if TYPE_CHECKING:

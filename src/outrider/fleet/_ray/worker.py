@@ -41,7 +41,7 @@ from outrider.handlers._hooks.dispatch import as_hook, sent_matcher
 from outrider.options import OptionFields, SdkServer
 from outrider.options._values import differing, plain
 from outrider.redaction import mask
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import instrument_of
 from outrider.transports._trace.writer import new_trace_path
 
 if TYPE_CHECKING:

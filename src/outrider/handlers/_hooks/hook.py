@@ -150,7 +150,7 @@ def _may_find_unknown(pattern: str, names: ToolNames) -> bool:
     """Whether a pattern may match a tool that is not known here, judged by the beginning of the name."""
     beginning = _beginning_of(pattern)
     if beginning == "mcp__":
-        # It fits any server, and is no misspelling of one.
+        # It fits any server, and is not a misspelling of one.
         return True
     is_bound = pattern.startswith("^") or beginning.startswith("mcp__")
     return names.may_be_unknown((is_bound and beginning) or "mcp__")
@@ -277,7 +277,7 @@ DEFAULT_TIMEOUT: Final = 60.0
 
 
 class HookContext(CallContext):
-    """Information about the call beside the input: the second parameter of a hook's function."""
+    """Information about the call besides the input: the second parameter of a hook's function."""
 
     def __init__(self, origin: Origin, tool_use_id: str | None = None, occurrence: str | None = None) -> None:
         super().__init__(origin, tool_use_id)

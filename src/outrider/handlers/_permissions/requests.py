@@ -20,7 +20,12 @@ from outrider.redaction import preview, preview_value
 from outrider.wire import JsonObject, Value, encode
 from outrider.wire._encoding import to_wire
 from outrider.wire._tolerant import is_object
-from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from outrider.wire.permissions import (
+    UPDATE_KEYS,
+    PermissionResultAllow,
+    PermissionResultDeny,
+    PermissionUpdate,
+)
 from outrider.wire.tools import QuestionOption, typed_input
 
 if TYPE_CHECKING:
@@ -40,16 +45,6 @@ NO_REASON: Final = "The host does not allow this, and gave no reason."
 _ALLOW_KEYS: Final = frozenset(("updatedInput", "updatedPermissions"))
 _DENY_KEYS: Final = frozenset(("message", "interrupt"))
 _ANY_KEYS: Final = frozenset(("behavior", "toolUseID", "decisionClassification"))
-
-_NEEDED: Final[Mapping[str, str]] = {
-    "addRules": "rules",
-    "replaceRules": "rules",
-    "removeRules": "rules",
-    "setMode": "mode",
-    "addDirectories": "directories",
-    "removeDirectories": "directories",
-}
-"""The field that each kind of update needs."""
 
 
 class NotADecision(ValueError):
@@ -132,7 +127,7 @@ def _from_answer(answer: Answer, original: JsonObject, who: str) -> Decision:
     elif answer.changes:
         changed = original | _input(answer.changes)
     note = note or (answer.reason if isinstance(answer.reason, str) else None)
-    more = {"updatedPermissions": updates} if (updates := _updates(answer.updates)) else {}
+    more = {"updatedPermissions": updates} if (updates := read_updates(answer.updates)) else {}
     return allowed(changed, _says(who, "allowed it", note), **more)
 
 
@@ -152,7 +147,7 @@ def _from_wire(value: JsonObject, original: JsonObject, tool_use_id: str, who: s
     if behavior == "deny":
         decision = _denial(value.get("message", ""), value.get("interrupt", False), who)
         return msgspec.structs.replace(decision, wire=decision.wire | aside)
-    if updates := _updates(value.get("updatedPermissions")):
+    if updates := read_updates(value.get("updatedPermissions")):
         aside["updatedPermissions"] = updates
     changed: object = value.get("updatedInput")
     return allowed(original if changed is None else _input(changed), f"{who} allowed it", **aside)
@@ -180,7 +175,8 @@ def _input(value: object) -> JsonObject:
     return plain
 
 
-def _updates(value: object) -> list[JsonObject]:
+def read_updates(value: object) -> list[JsonObject]:
+    """Permission updates as they are sent. Raises `NotADecision` for those that Claude Code would ignore."""
     if value is None:
         return []
     if not is_list(value):
@@ -191,25 +187,20 @@ def _updates(value: object) -> list[JsonObject]:
 def _update(value: object) -> JsonObject:
     # An update that the agent suggested is returned unchanged, even if its kind is unknown.
     is_suggested = getattr(value, "_raw", None) is not None
-    if isinstance(value, PermissionUpdate):
-        try:
-            value = value.to_dict()
-        except Exception as error:
-            raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`") from error
-    if not is_object(value):
-        raise NotADecision(f"an update must be a `PermissionUpdate`, not {preview_value(value)}")
     try:
-        plain = _input(value)
-        update = msgspec.convert(plain, PermissionUpdate)
-    except msgspec.ValidationError as error:
+        given = value.to_dict() if isinstance(value, PermissionUpdate) else value
+        update = msgspec.convert(given, PermissionUpdate)
+    except Exception as error:
         raise NotADecision(f"{preview_value(value)} is not a `PermissionUpdate`: {error}") from error
-    if update.type not in _NEEDED:
+    plain = _input(given)
+    if update.type not in UPDATE_KEYS:
         if is_suggested:
             return plain
         raise NotADecision(f"there is no update of the type {update.type!r}")
-    if getattr(update, _NEEDED[update.type]) is None:
-        raise NotADecision(f"an update of the type {update.type!r} needs `{_NEEDED[update.type]}`")
-    return plain
+    for needed in UPDATE_KEYS[update.type]:
+        if getattr(update, needed) is None:
+            raise NotADecision(f"an update of the type {update.type!r} needs `{needed}`")
+    return {"destination": "session", **plain}
 
 
 def _says(who: str, did: str, why: str | None) -> str:
@@ -448,7 +439,7 @@ def copied(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 class Question(CallContext):
-    """A question of the agent to its user.
+    """A question from the agent to its user.
 
     Answer with the label of an option or any other text, with several in a list if `multi_select`, or with
     None if the user has no answer.

@@ -21,6 +21,7 @@ from outrider.errors import (
     TransportClosed,
 )
 from outrider.launch import Version
+from outrider.launch._program import can_withdraw_requests, check_request
 from outrider.protocol import (
     Peer,
     RequestAnswered,
@@ -29,7 +30,6 @@ from outrider.protocol import (
     RequestRefused,
     RequestWithdrawn,
 )
-from outrider.session._connection import versions
 from outrider.session._connection.answering import Answering
 from outrider.session._connection.deadlines import Watch, stop
 from outrider.session._connection.tasks import (
@@ -40,7 +40,7 @@ from outrider.session._connection.tasks import (
     current_loop,
     enter_connection,
 )
-from outrider.session._failures import failure_of_retry, hide_known, why_lost
+from outrider.session._failures import failure_of_retry, hide_known, refusal, why_lost
 from outrider.session._info import CHANGES_INFO, SessionInfo
 from outrider.session._streams.routing import Routing
 from outrider.session._streams.stream import BUDGET, CEILING, Flow
@@ -524,7 +524,7 @@ class Connection:
         """Send a request, and wait for the answer; for ever if `timeout` is None."""
         asked: Request[Any] = GenericRequest(request, fields) if isinstance(request, str) else request
         self.check_open()
-        versions.check_request(asked, self.version)
+        check_request(asked, self.version)
         id = self._peer.request(asked)
         answer: Signal[RequestEvent] = self.loop.make_signal()
         self._waiting[id] = answer
@@ -540,7 +540,7 @@ class Connection:
         finally:
             if answer.value is None:
                 self._waiting.pop(id, None)
-                self._peer.cancel(id, tell=versions.can_withdraw_requests(self.version))
+                self._peer.cancel(id, tell=can_withdraw_requests(self.version))
                 self.flush()
         event = answer.value
         if isinstance(event, RequestAnswered):
@@ -549,7 +549,7 @@ class Connection:
             raise self.end_error
         session_id = self.info.session_id
         if isinstance(event, RequestRefused):
-            failure = versions.refusal(asked, event, session_id)
+            failure = refusal(asked, event, session_id)
         else:
             failure = RequestTimedOut(asked, timeout, session_id=session_id)
         raise hide_known(failure, self.transport)

@@ -23,10 +23,15 @@ from outrider.options._validators import seconds
 from outrider.protocol import RunState
 from outrider.session._connection.answering import TOKEN, Serving, with_token
 from outrider.session._connection.connection import Connection
-from outrider.session._connection.observers import EventFeed
-from outrider.session._connection.start import initialize, make_transport, prepared
-from outrider.session._connection.versions import OtherVersion, version_before_start, version_behind
-from outrider.session._instrument import instrument_of
+from outrider.session._connection.observers import EventFeed, instrument_of
+from outrider.session._connection.start import (
+    OtherVersion,
+    initialize,
+    make_transport,
+    prepared,
+    version_before_start,
+    version_behind,
+)
 from outrider.session._prompts import feed, has_files, is_prompt_stream, make_message
 from outrider.session._requests import UNSET, Timeout, Unset
 from outrider.session._streams.stream import BUDGET, CEILING, Reader
@@ -37,8 +42,8 @@ if TYPE_CHECKING:
     from outrider.handlers import Shape
     from outrider.options import Options
     from outrider.protocol import Turns
+    from outrider.session._connection.observers import SessionFollower
     from outrider.session._gate import Gate
-    from outrider.session._instrument import SessionFollower
     from outrider.session._prompts import Prompt, Prompts
     from outrider.session._session import Session
     from outrider.session._store.link import Restored, StoreLink
@@ -55,7 +60,7 @@ async def wait_idle(connection: Connection) -> None:
     """Wait until no turn and no background work is left."""
     routing = connection.routing
     while not connection.is_closed and (routing.outstanding or not _is_quiet(routing.turns)):
-        await routing.everything.wait()
+        await routing.everything.wait_changed()
 
 
 async def finish(connection: Connection) -> None:
@@ -75,7 +80,7 @@ async def finish(connection: Connection) -> None:
 
 async def _wait_closed(connection: Connection) -> None:
     while not connection.is_closed:
-        await connection.routing.everything.wait()
+        await connection.routing.everything.wait_changed()
 
 
 def _is_quiet(turns: Turns) -> bool:
@@ -155,13 +160,10 @@ class Conversation:
                     with self.follower.starting() as is_started:
                         is_started(await self._open_any())
             except BaseException:
-                await self._finish_gate()
+                if self.gate is not None:
+                    await self.gate.finish()
                 raise
             self.is_ready = True
-
-    async def _finish_gate(self) -> None:
-        if self.gate is not None:
-            await self.gate.finish()
 
     async def _open_any(self) -> Connection:
         begin = self._open_with_store if self.options.session_store else self._open
@@ -213,14 +215,15 @@ class Conversation:
                 state = self._begin(connection, "result", keep=True, continues=self.gate.parked_traces)
                 self.own_turn = state, state.reading_position()
                 connection.routing.adopt(state)
-                self.gate.expect(state)
+                self.gate.own_turn = state
             if self.gate is not None:
-                self.gate.has_prompts_behind = lambda: connection.routing.has_prompts_behind
+                self.gate.connection = connection
+                connection.routing.observers.append(self.gate)
                 connection.start(self.gate.run)
             answer = await initialize(connection, self._serving, request, options, version)
             connection.info = connection.info.with_initialized(answer)
             if self.own_turn is not None and self.gate is not None:
-                connection.start(self.gate.give_up_own_turn, connection.routing)
+                connection.start(self.gate.give_up_own_turn)
         except BaseException:
             self._finalizer.detach()
             self.connection = None
@@ -242,7 +245,8 @@ class Conversation:
         else:
             self._finalizer.detach()
             await self.connection.close()
-        await self._finish_gate()
+        if self.gate is not None:
+            await self.gate.finish()
 
     def end_input(self) -> None:
         """End the agent's input once it has done everything it was asked."""

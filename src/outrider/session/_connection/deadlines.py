@@ -242,4 +242,4 @@ async def _ask_once(connection: Connection, request: Request[T]) -> T | None:
 
 async def _over(turn: TurnState) -> None:
     while not turn.is_over:
-        await turn.stream.wait()
+        await turn.stream.wait_changed()

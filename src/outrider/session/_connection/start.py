@@ -14,6 +14,7 @@ import msgspec
 
 from outrider.errors import (
     AgentNotFound,
+    AgentTooOld,
     FolderNotFound,
     LaunchError,
     McpServerFailed,
@@ -26,14 +27,17 @@ from outrider.errors import (
 )
 from outrider.launch import (
     Version,
+    check_options,
     check_version,
+    known_version,
     make_command,
     make_environment,
     make_version_probe,
+    remember_version,
 )
 from outrider.options import JsonSchemaFormat, SdkServer
+from outrider.options._table import older_ways
 from outrider.redaction import preview
-from outrider.session._connection.versions import check_expected, is_process, learn_version
 from outrider.session._failures import startup_failure
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercepted, is_intercepted
 
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
     from outrider.session._connection.connection import Connection
     from outrider.session._store.link import Restored
     from outrider.wire.control import Initialize, Initialized, McpServerStatus
-
 
 _FIRST_PAUSE: Final = 0.02
 _GROWTH: Final = 1.5
@@ -322,3 +325,76 @@ def _config_folder(options: Options) -> Path | None:
     from outrider.transcripts import config_folder
 
     return config_folder(make_environment(options))
+
+
+_SECONDS: Final = 10.0
+"""How long the program may take to print its version. An old one takes a second, and more on a busy
+machine."""
+
+
+class OtherVersion(AgentTooOld):
+    """The program is not of the version that it was started for, and takes some options in another way. Now
+    its version is known, so it can be started again."""
+
+
+def is_process(connection: Connection) -> bool:
+    """Whether it leads to a program that can be asked, and started again."""
+    return getattr(connection.transport, "pid", None) is not None
+
+
+def version_before_start(options: Options) -> Version:
+    """The version of the program, if it can be known before it runs. Raises `AgentTooOld`."""
+    if options.transport is not None:
+        return Version()
+    version = known_version(options)
+    if version.is_known and not is_intercepted():
+        check_version(str(version))
+        check_options(options, version)
+    return version
+
+
+def version_behind(transport: Transport, version: Version) -> Version:
+    """The version that a transport says it stands for, such as a recording; else the one of the program."""
+    said: object = getattr(transport, "agent_version", None)
+    return Version.parse(said) if isinstance(said, str) else version
+
+
+async def learn_version(
+    answer: Initialized, expected: Version, connection: Connection, options: Options
+) -> None:
+    """Note the version of the program in its first answer: old ones do not say it there, and are asked.
+
+    Raises `AgentTooOld`, or `OtherVersion` if it is not of the version that was expected.
+    """
+    said = answer.claude_code_version
+    if not said and expected.is_known:
+        said = str(expected)
+    elif not said and is_process(connection):
+        said = await _ask(options)
+    answer.claude_code_version = said
+    if said or options.transport is None:
+        # A transport of the user's may lead to something else than Claude Code.
+        connection.version = check_version(said)
+        check_expected(connection.version, expected, connection, options)
+
+
+async def _ask(options: Options) -> str | None:
+    """What the program prints as its version. It is asked once."""
+    from outrider.transports import run_to_end
+
+    finished = await run_to_end(make_version_probe(options), timeout=_SECONDS)
+    said = finished.output.decode("utf-8", "replace").strip()
+    return str(version) if (version := Version.parse(said)).is_known else said or None
+
+
+def check_expected(version: Version, expected: Version, connection: Connection, options: Options) -> None:
+    """Check that a program of this version has the options. Raises `AgentTooOld`, or `OtherVersion` if it was
+    not expected to be of this version, and has to be told in another way."""
+    if not version.is_known or version == expected:
+        return
+    can_restart = is_process(connection)
+    if can_restart:
+        remember_version(options, version)
+    check_options(options, version, as_sent=not can_restart)
+    if can_restart and (moved := older_ways(options, version.numbers).moved):
+        raise OtherVersion(str(version), str(Version(max(moved.values()))), list(moved))

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from outrider.protocol import TurnEvent
-    from outrider.session._connection.observers import Observer
-    from outrider.session._instrument import SessionFollower
+    from outrider.session._connection.observers import Observer, SessionFollower
     from outrider.session._streams.stream import Flow, ResultHold
     from outrider.session._streams.turn_state import TurnState
     from outrider.wire import Message

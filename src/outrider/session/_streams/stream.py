@@ -178,6 +178,7 @@ class Stream:
         self._last = Link(0)
         self._positions: weakref.WeakSet[Position] = weakref.WeakSet()
         self._arrival: Signal[None] | None = None
+        self._change: Signal[None] | None = None
         flow.streams.add(self)
 
     def append(
@@ -198,7 +199,9 @@ class Stream:
             link = self._last
             link.batch, link.kinds, link.error = piece, kinds, error
             self._last = link.following = Link(link.offset + length)
-        self.wake()
+        if self._arrival is not None:
+            self._arrival.set()
+            self._arrival = None
 
     def end(self, error: BaseException | None = None) -> None:
         """Accept no more messages."""
@@ -208,17 +211,27 @@ class Stream:
             self.wake()
 
     def wake(self) -> None:
-        if self._arrival is not None:
-            self._arrival.set()
-            self._arrival = None
+        """Wake all that wait: it has ended, or something else than messages has changed."""
+        arrival, change = self._arrival, self._change
+        self._arrival = self._change = None
+        if arrival is not None:
+            arrival.set()
+        if change is not None:
+            change.set()
 
     async def wait(self) -> None:
         """Wait for messages, its end, or another change."""
         self.flow.check_loop()
-        if self._arrival is None:
-            self._arrival = self.flow.make_signal()
+        self._arrival = arrival = self._arrival or self.flow.make_signal()
         with self.flow:
-            await self._arrival.wait()
+            await arrival.wait()
+
+    async def wait_changed(self) -> None:
+        """Wait for its end, or another change, but for no messages: they may come by the thousand."""
+        self.flow.check_loop()
+        self._change = change = self._change or self.flow.make_signal()
+        with self.flow:
+            await change.wait()
 
     def position(self, at: Position | None = None) -> Position:
         """A new position: at the end, or where another one is."""

@@ -32,7 +32,7 @@ def record(
     max_line: int | None = None,
     everywhere: bool = False,
 ) -> Generator[Path]:
-    """Write down all that the sessions say that are opened inside the block, into one file.
+    """Record all sessions that are opened inside the block, in one file.
 
         with record("tests/cassettes/lookup.jsonl"):
             await outrider.run("Who owns ticket 7?", tools=[lookup])

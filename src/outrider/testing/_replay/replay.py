@@ -53,7 +53,7 @@ _VOLATILE: Final[Mapping[str, Ignored]] = {
 
 
 class ReplayMismatch(ProtocolError, AssertionError):
-    """What is said in this run is not what was recorded.
+    """This run differs from what was recorded.
 
     `expected` is the recorded frame, `actual` the one of this run; None where there is none.
     """
@@ -458,7 +458,7 @@ class Player(Transport):
         if kind == "control_response":
             # The agent took its request back, or did not wait: who is first is chance.
             if self.is_strict and names[0] not in self._withdrawn:
-                self._fail("This answer is none that was recorded", None, actual)
+                self._fail("This answer was not recorded", None, actual)
         elif kind == "control_request" and not self.is_strict:
             self._refuse(cast("JsonObject", actual))
         elif self.is_strict or kind == "user":

@@ -14,7 +14,7 @@ import msgspec
 
 from outrider._display import plain
 from outrider.errors import OptionsError, OutriderError
-from outrider.options._tool_names import ambiguous, names_in, tool_name, tools_named
+from outrider.options._tool_names import ambiguous, tool_name, tools_named
 from outrider.testing._api.requests import Request, blocks_of, text_of
 from outrider.testing._script.samples import sample
 from outrider.testing._script.steps import (
@@ -74,7 +74,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
         if self.model is not None and not found(self.model, request.model):
             raise _failed("model", self.model, request.model)
         for name in self.tools:
-            if not tools_named(name, names_in(request.tools).own):
+            if not tools_named(name, request.tools):
                 raise _failed("tools", name, ", ".join(request.tools) or "(none)")
         for check in self.checks:
             if check(request) is False:
@@ -94,7 +94,7 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class When(msgspec.Struct, frozen=True):
-    """Steps for the turns whose prompt is such."""
+    """Steps for turns with a certain prompt."""
 
     prompt: Match | Check
     then: tuple[Item, ...]
@@ -115,7 +115,7 @@ def expect(
     model: Match | None = None,
     tools: Iterable[str | Callable[..., object]] = (),
 ) -> Expectation:
-    """Say what the request must be like that the next step answers. It takes no request itself.
+    """Say what the request that the next step answers must look like. Takes no request itself.
 
     `prompt`, `tool_result` and `model` are texts that must be in it, or compiled patterns that must be found;
     `prompt` is that of the turn, without what the agent adds. Of several results of tools, one has to fit.
@@ -329,7 +329,7 @@ def _fitted(block: Block, request: Request) -> Iterator[Block]:
         return
     if block.writes_plan and (path := _plan_file(request)) is not None:
         yield ToolUse("Write", {"file_path": path, "content": block.input.get("plan", "")})
-    names = tools_named(block.name, names_in(request.tools).own)
+    names = tools_named(block.name, request.tools)
     if len(names) > 1:
         raise ambiguous("a step", block.name, names)
     yield block if names in ([], [block.name]) else msgspec.structs.replace(block, name=names[0])

@@ -191,7 +191,7 @@ class Drop(msgspec.Struct, frozen=True):
 
 
 Step: TypeAlias = Answer | Failure | Hang | Drop
-"""What becomes of one request."""
+"""What happens to one request."""
 
 
 def _check_texts(pieces: tuple[object, ...]) -> None:

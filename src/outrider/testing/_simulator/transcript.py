@@ -359,6 +359,8 @@ class Transcript:
             try:
                 # One call for a line: a run that is killed leaves whole lines.
                 os.write(number, encode(line) + b"\n")
+                # The times of the system are those of its last tick, in which two sessions may be written.
+                os.utime(number, ns=(at := time.time_ns(), at))
             finally:
                 os.close(number)
         except OSError:

@@ -303,7 +303,7 @@ def _code_spans(line: str) -> list[tuple[int, int]] | None:
     spans: list[tuple[int, int]] = []
     first = 0
     while first < len(runs):
-        # Escaped, it is no beginning; as an end it may be, because in code a backslash is one.
+        # Escaped, it is not a beginning; as an end it may be, because in code a backslash is one.
         last = next((n for n in range(first + 1, len(runs)) if lengths[n] == lengths[first]), None)
         if last is None or runs[first][0][0] == "\\":
             return None

@@ -214,7 +214,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, key: SessionKey | SessionListSubkeysKey) -> Place:
-        """Raises `UsageError` if it is no key."""
+        """Raises `UsageError` if it is not a key."""
         try:
             place = cls(key["project_key"], key["session_id"], cast("SessionKey", key).get("subpath"))
         except (TypeError, LookupError, AttributeError):

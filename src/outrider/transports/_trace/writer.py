@@ -292,7 +292,7 @@ class Masking:
         self._has_secret = _remembering(has_secret)
 
     def frame(self, line: bytes) -> bytes | None:
-        """The same line, where there is nothing to hide in it; None if it is no JSON."""
+        """The same line, where there is nothing to hide in it; None if it is not JSON."""
         try:
             value: object = msgspec.json.decode(line)
             # The same name may come twice, and only one of the values has been looked at then.

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from outrider.transcripts._entries import fields_of
 from outrider.view._pages.markup import Markup, amount, h, lasting, markdown, moment, money, size
 from outrider.view._pages.tools import (
     Call,
     Shown,
+    about_of,
     block_element,
     call_element,
     clipped,
+    diff,
+    hunks_of,
+    kind_of,
+    lines_changed,
     result_blocks,
     terminal,
 )
@@ -20,11 +27,13 @@ from outrider.view._sources.transcript import Line, blocks_of, is_answer, is_cal
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outrider.view._sources.transcript import Window
+    from outrider.view._sources.transcript import TranscriptFile, Window
     from outrider.wire import JsonObject
 
 _REMEMBERED: Final = 40
 """How many entries a prompt may follow; if it follows an earlier one, the conversation was rewound."""
+_MOST_CHANGED: Final = 5_000
+"""Lines of all changes that are shown on one page."""
 
 
 class Pairs:
@@ -106,27 +115,15 @@ def _row(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup 
 def _frame(
     line: Line, shown: Shown, kind: str, *children: Markup | list[Markup] | None, head: Markup | None = None
 ) -> Markup:
-    return h(
-        "article",
-        head,
-        h("div", *children, class_="said"),
-        id=f"{shown.prefix}e{line.offset}",
-        class_=f"row {kind}",
-        data_at=line.offset,
-        tabindex=-1,
-    )
+    place, said = f"{shown.prefix}e{line.offset}", h("div.said", *children)
+    return h("article", head, said, id=place, class_=f"row {kind}", data_at=line.offset, tabindex=-1)
 
 
 def _head(who: str, line: Line, shown: Shown, *extra: Markup | None) -> Markup:
-    link = h(
-        "a",
-        moment(line.when, short=True) or "#",
-        href=f"{shown.base}?at={line.offset}{shown.query}#{shown.prefix}e{line.offset}",
-        class_="when",
-        title="Link to this",
-    )
-    copy = h("button", "Copy", class_="copy", type="button", title="Copy the text (c)")
-    return h("header", h("b", who), list(filter(None, extra)), h("span", class_="grow"), copy, link)
+    address = f"{shown.base}?at={line.offset}{shown.query}#{shown.prefix}e{line.offset}"
+    link = h("a.when", moment(line.when, short=True) or "#", href=address, title="Link to this")
+    copy = h("button.copy", "Copy", type="button", title="Copy the text (c)")
+    return h("header", h("b", who), list(filter(None, extra)), h("span.grow"), copy, link)
 
 
 # The model.
@@ -146,18 +143,13 @@ def _assistant(line: Line, pairs: Pairs, shown: Shown) -> Markup | None:
         elif "thinking" in kind:
             words = str(block.get("thinking") or "")
             says = h(
-                "summary",
-                h("b", "Thinking"),
-                h("span", shown.mask(" ".join(words.split()))[:200], class_="about"),
+                "summary", h("b", "Thinking"), h("span.about", shown.mask(" ".join(words.split()))[:200])
             )
             if words.strip():
-                inside = h(
-                    "div",
-                    list(clipped(words, shown, line.offset, lambda part: h("div", part, class_="text"))),
-                )
-                pieces.append(h("details", says, inside, class_="thought"))
+                inside = h("div", list(clipped(words, shown, line.offset, lambda part: h("div.text", part))))
+                pieces.append(h("details.thought", says, inside))
             elif kind == "redacted_thinking":
-                pieces.append(h("p", "Thinking that is not shown", class_="note"))
+                pieces.append(h("p.note", "Thinking that is not shown"))
         elif is_call(block):
             pieces.append(call_element(pairs.call(line, block), shown))
         elif not is_answer(block):
@@ -183,7 +175,7 @@ def _usage(line: Line) -> Markup | None:
         return None
     cached = count("cache_read_input_tokens") / given
     says = f"{given:,} tokens in, {cached:.0%} of them cached; {count('output_tokens'):,} out"
-    return h("span", f"{amount(given)} → {amount(count('output_tokens'))}", class_="tokens", title=says)
+    return h("span.tokens", f"{amount(given)} → {amount(count('output_tokens'))}", title=says)
 
 
 # The user, and what stands in the user's role.
@@ -197,15 +189,15 @@ def _user(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup
         return _strays(line, blocks, pairs, shown)
     words = "\n".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
     if line.entry.is_compact_summary:
-        summary = h("summary", h("b", "Summary"), h("span", "of what was said before", class_="about"))
+        summary = h("summary", h("b", "Summary"), h("span.about", "of what was said before"))
         inside = list(clipped(words, shown, line.offset, lambda part: markdown(part, redact=False)))
-        return _frame(line, shown, "summary", h("details", summary, h("div", inside, class_="body")))
+        return _frame(line, shown, "summary", h("details", summary, h("div.body", inside)))
     said = typed(words)
     if said is None:
         return _note_row(line, shown, words)
     pieces: list[Markup] = []
     if said.strip():
-        pieces += clipped(said, shown, line.offset, lambda part: h("div", part, class_="text"))
+        pieces += clipped(said, shown, line.offset, lambda part: h("div.text", part))
     pieces += [
         block_element(block, shown, line.offset, place)
         for place, block in enumerate(blocks)
@@ -213,54 +205,23 @@ def _user(line: Line, pairs: Pairs, shown: Shown, *, is_rewound: bool) -> Markup
     ]
     if not pieces:
         return None
-    rewound = (
-        h(
-            "p",
-            "The conversation was taken back to an earlier point here, and goes on from there.",
-            class_="rewound",
-        )
-        if is_rewound
-        else None
-    )
-    stats = h("span", class_="stats")
-    return _frame(
-        line,
-        shown,
-        "prompt",
-        rewound,
-        pieces,
-        head=_head("Task" if shown.query else "You", line, shown, stats),
-    )
+    says = "The conversation was taken back to an earlier point here, and goes on from there."
+    rewound = h("p.rewound", says) if is_rewound else None
+    stats = h("span.stats")
+    head = _head("Task" if shown.query else "You", line, shown, stats)
+    return _frame(line, shown, "prompt", rewound, pieces, head=head)
 
 
 def _strays(line: Line, blocks: list[JsonObject], pairs: Pairs, shown: Shown) -> Markup | None:
     """Results whose calls are not here, which a damaged transcript may have."""
-    lost = [
-        block
-        for block in blocks
-        if is_answer(block)
-        and (
-            str(block.get("tool_use_id")) not in pairs.calls
-            or pairs.results[str(block.get("tool_use_id"))][0] is not line
-        )
-    ]
-    if not lost:
-        return None
-    made = [
-        call_element(
-            Call(
-                name="Result",
-                input={},
-                offset=line.offset,
-                result=result_blocks(block),
-                result_offset=line.offset,
-                is_error=block.get("is_error") is True,
-            ),
-            shown,
-        )
-        for block in lost
-    ]
-    return _frame(line, shown, "claude work", made)
+    made: list[Markup] = []
+    for block in blocks:
+        id = str(block.get("tool_use_id"))
+        if is_answer(block) and (id not in pairs.calls or pairs.results[id][0] is not line):
+            call = Call(name="Result", input={}, offset=line.offset, result=result_blocks(block))
+            call.result_offset, call.is_error = line.offset, block.get("is_error") is True
+            made.append(call_element(call, shown))
+    return _frame(line, shown, "claude work", made) if made else None
 
 
 # The program.
@@ -271,7 +232,7 @@ def _plain_row(line: Line, shown: Shown, kind: str, words: str) -> Markup:
 
 
 def _note_row(line: Line, shown: Shown, words: str) -> Markup:
-    said = clipped(noted(words), shown, line.offset, lambda part: h("div", terminal(part), class_="text"))
+    said = clipped(noted(words), shown, line.offset, lambda part: h("div.text", terminal(part)))
     return _frame(line, shown, "note", list(said))
 
 
@@ -330,7 +291,67 @@ def _ended(line: Line, shown: Shown) -> Markup:
     pieces: list[Markup] = [h("p", " · ".join(parts))]
     if is_error:
         said = str(raw.get("result") or "") or "\n".join(map(str, items_of(raw.get("errors"))))
-        pieces += (
-            clipped(said, shown, line.offset, lambda part: h("div", part, class_="text")) if said else ()
-        )
+        pieces += clipped(said, shown, line.offset, lambda part: h("div.text", part)) if said else ()
     return _frame(line, shown, "failed" if is_error else "ended", pieces)
+
+
+def doing(file: TranscriptFile, shown: Shown) -> tuple[str, bool]:
+    """What a session is at, in a few words, and whether that is a call without a result. Blocks. Raises
+    `OSError`."""
+    lines = file.last(1).lines
+    pairs = Pairs(lines, {}, live=True)
+    for line in reversed(lines):
+        for block in reversed(line.blocks):
+            if is_call(block):
+                call = pairs.call(line, block)
+                said = f"{kind_of(call.name)[2]} {shown.path(about_of(call, shown)[1])}"
+                return said, call.result is None
+            if line.entry.type == "assistant" and block.get("type") == "text":
+                return shown.mask(" ".join(str(block.get("text")).split()))[:200], False
+    return "", False
+
+
+# What it changed.
+
+
+class ChangedFile(msgspec.Struct):
+    """What the calls of a session changed in a file."""
+
+    path: str
+    added: int = 0
+    removed: int = 0
+    is_new: bool = False
+    edits: list[Markup] = []
+
+
+def changed_files(
+    transcripts: Sequence[tuple[TranscriptFile, Sequence[tuple[int, int]], Shown, str]],
+) -> list[ChangedFile]:
+    """The files that were changed, by path, of transcripts with the places of their edits, and what each is
+    called. Blocks. Raises `OSError`."""
+    found: dict[str, ChangedFile] = {}
+    shown_lines = 0
+    for file, edits, shown, who in transcripts:
+        bare = msgspec.structs.replace(shown, base="")
+        for place in edits:
+            lines = [line for offset in place if (line := file.line_at(offset)) is not None]
+            pairs = Pairs(lines, {}, live=False)
+            for block in lines[0].blocks if lines else ():
+                call = pairs.call(lines[0], block)
+                if call.result is None:
+                    continue
+                path = shown.mask(shown.path(call.field("file_path") or call.field("notebook_path")))
+                changed = found.setdefault(path, ChangedFile(path))
+                hunks = hunks_of(call)
+                added, removed = lines_changed(hunks)
+                changed.added, changed.removed = changed.added + added, changed.removed + removed
+                changed.is_new |= call.output.get("type") == "create"
+                shown_lines += added + removed
+                inside = [h("p.note", "Too much to be shown here.")]
+                if shown_lines <= _MOST_CHANGED:
+                    inside = list(diff(hunks, bare, call.offset, path))
+                link = f"{shown.base}?at={call.offset}{shown.query}#e{call.result_offset}"
+                said = h("a", "in the conversation", href=link)
+                head = h("p.note", moment(lines[0].when, short=True), f" · {who} · ", said)
+                changed.edits.append(h("div.change", head, inside))
+    return sorted(found.values(), key=lambda each: each.path)

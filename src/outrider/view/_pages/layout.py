@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from outrider._version import __version__
-from outrider.view._pages.markup import Child, Markup, h
+from outrider.view._pages.markup import Attribute, Child, Markup, h
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,11 +17,13 @@ _KEYS: Final = (
     ("e", "open or close everything"),
     ("g  G", "to the beginning, to the end"),
     ("f", "follow what is new"),
-    ("c", "copy the row"),
+    ("x  X", "next, previous failure"),
+    ("c", "copy the row, or the code"),
     ("y", "copy a link to the row"),
     ("r", "copy the command that resumes the session"),
+    ("d", "changes, and back"),
     ("s", "show or hide the outline"),
-    ("/", "search"),
+    ("/", "find, or search"),
     ("u", "back to the list"),
     ("t", "light, dark, as the system has it"),
     ("?", "this help"),
@@ -38,16 +40,11 @@ def page(
     watch: str = "",
 ) -> str:
     """A whole page. `tabs` are names, addresses and how much waits there."""
-    links = [
-        h(
-            "a",
-            name,
-            h("span", str(waiting), class_="count", aria_label=f"{waiting} waiting") if waiting else None,
-            href=f"{root}{address}",
-            aria_current="page" if address == current else None,
-        )
-        for name, address, waiting in tabs
-    ]
+    links: list[Markup] = []
+    for name, address, waiting in tabs:
+        count = h("span.count", str(waiting), aria_label=f"{waiting} waiting") if waiting else None
+        here = "page" if address == current else None
+        links.append(h("a", name, count, href=f"{root}{address}", aria_current=here))
     head = h(
         "head",
         h("meta", charset="utf-8"),
@@ -58,44 +55,31 @@ def page(
         h("link", rel="stylesheet", href=f"{root}/static/view.css"),
         h("script", src=f"{root}/static/view.js", type="module"),
     )
+    icon = h("img", src=f"{root}/static/icon.svg", alt="", width=22, height=22)
+    crumb = h("span.crumb", title, title="To this prompt", aria_hidden="true")
     top = h(
-        "header",
-        h(
-            "a",
-            h("img", src=f"{root}/static/icon.svg", alt="", width=22, height=22),
-            "Outrider",
-            href=f"{root}/",
-            class_="brand",
-        ),
+        "header.top",
+        h("a.brand", icon, "Outrider", href=f"{root}/"),
         h("nav", links, aria_label="Pages"),
-        h("span", title, class_="crumb", aria_hidden="true") if kind == "session-page" else None,
-        h("span", class_="grow"),
-        h("span", "live", class_="live-sign", hidden=True, role="status"),
-        h("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark"),
-        h("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys"),
-        class_="top",
+        crumb if kind == "session-page" else None,
+        h("span.grow"),
+        h("span.live-sign", "live", hidden=True, role="status"),
+        button("◐", id="theme", title="Light or dark (t)", aria_label="Light or dark"),
+        button("?", id="help-button", title="Keys (?)", aria_label="Keys"),
     )
     rows = [h("div", h("dt", [h("kbd", key) for key in keys.split()]), h("dd", says)) for keys, says in _KEYS]
-    help_dialog = h(
-        "dialog",
-        h("h2", "Keys"),
-        h("dl", rows, class_="keys"),
-        h(
-            "form",
-            h("span", f"Outrider {__version__}. Nothing here leaves this machine.", class_="note"),
-            h("button", "Close"),
-            method="dialog",
-        ),
-        id="help",
-        aria_label="Keys",
-    )
+    note = h("span.note", f"Outrider {__version__}. Nothing here leaves this machine.")
+    close = h("form", note, h("button", "Close"), method="dialog")
+    help_dialog = h("dialog#help", h("h2", "Keys"), h("dl.keys", rows), close, aria_label="Keys")
     content = h(
         "body",
-        h("a", "To the content", href="#main", class_="skip"),
+        h("a.skip", "To the content", href="#main"),
         top,
         list(body),
         help_dialog,
         h("div", id="toast", role="status", aria_live="polite"),
+        h("div", id="tip", hidden=True, aria_hidden="true"),
+        button("Copy", id="copy-code", hidden=True, tabindex=-1, aria_label="Copy the code"),
         class_=kind or None,
         data_root=root,
         data_watch=f"{root}{watch}" if watch else None,
@@ -105,78 +89,61 @@ def page(
 
 def login_page(root: str, problem: str | None) -> str:
     """Asks for the password; if there is none (None), says where the address is."""
+    heading, says = "Outrider", h("p.problem", problem, role="alert") if problem else None
+    form = None
     if problem is None:
-        inside: list[Child] = [
-            h("h1", "Who are you?"),
-            h(
-                "p",
-                "Open the address that ",
-                h("code", "outrider view"),
-                " printed. It has a token, and is needed once.",
-            ),
-        ]
+        heading, command = "Who are you?", h("code", "outrider view")
+        says = h("p", "Open the address that ", command, " printed. It has a token, and is needed once.")
     else:
-        inside = [
-            h("h1", "Outrider"),
-            h("p", problem, class_="problem", role="alert") if problem else None,
-            h(
-                "form",
-                h(
-                    "label",
-                    "Password",
-                    h(
-                        "input",
-                        type="password",
-                        name="password",
-                        autofocus=True,
-                        required=True,
-                        autocomplete="current-password",
-                    ),
-                ),
-                h("button", "Enter"),
-                method="post",
-                action=f"{root}/login",
-            ),
-        ]
-    return page(root, "Enter", h("main", inside, id="main", class_="login"))
+        kind, saved = "password", "current-password"
+        field = h("input", type=kind, name=kind, autofocus=True, required=True, autocomplete=saved)
+        label = h("label", "Password", field)
+        form = h("form", label, h("button", "Enter"), method="post", action=f"{root}/login")
+    return page(root, "Enter", h("main.login", h("h1", heading), says, form, id="main"))
 
 
 def error_page(root: str, title: str, says: str, tabs: Sequence[tuple[str, str, int]] = ()) -> str:
     """Something is not there, or does not work."""
     back = h("p", h("a", "All sessions", href=f"{root}/"))
-    return page(
-        root, title, h("main", h("h1", title), h("p", says), back, id="main", class_="login"), tabs=tabs
-    )
+    return page(root, title, h("main.login", h("h1", title), h("p", says), back, id="main"), tabs=tabs)
+
+
+def entry(address: str, *inside: Child, is_here: bool = False, **attributes: Attribute) -> Markup:
+    """A link in a list."""
+    return h("li", h("a", *inside, href=address, aria_current="page" if is_here else None, **attributes))
+
+
+def field(name: str, says: str, **attributes: Attribute) -> Markup:
+    """Where something is written; what it is for stands in it."""
+    return h("input", name=name, placeholder=says, aria_label=says, autocomplete="off", **attributes)
+
+
+def button(says: str, **attributes: Attribute) -> Markup:
+    """One that the script knows."""
+    return h("button", says, type="button", **attributes)
 
 
 def facts(*items: tuple[str, Child]) -> Markup:
     """Names and values, those that there are."""
-    return h(
-        "dl", [h("div", h("dt", name), h("dd", value)) for name, value in items if value], class_="facts"
-    )
+    return h("dl.facts", [h("div", h("dt", name), h("dd", value)) for name, value in items if value])
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Sequence[Child]], *, empty: str = "") -> Markup:
     """Rows under the names of columns, each of which has a class."""
     if not rows:
-        return h("p", empty, class_="empty")
+        return h("p.empty", empty)
     heads = h("tr", [h("th", name, class_=kind or None) for name, kind in columns.items()])
     kinds = list(columns.values())
     body = [
         h("tr", [h("td", cell, class_=kind or None) for cell, kind in zip(row, kinds, strict=True)])
         for row in rows
     ]
-    return h("table", h("thead", heads), h("tbody", body), class_="tasks")
+    return h("table.tasks", h("thead", heads), h("tbody", body))
 
 
 def figures(*items: tuple[str, str, str]) -> Markup:
     """Large numbers: what it is, the number, its kind."""
-    return h(
-        "dl",
-        [
-            h("div", h("dt", name), h("dd", value), class_=kind or None)
-            for name, value, kind in items
-            if value
-        ],
-        class_="figures",
-    )
+    made = [
+        h("div", h("dt", name), h("dd", value), class_=kind or None) for name, value, kind in items if value
+    ]
+    return h("dl.figures", made)

@@ -26,7 +26,13 @@ Child: TypeAlias = "str | Iterable[Child] | None"
 
 
 def h(element: str, /, *children: Child, **attributes: Attribute) -> Markup:
-    """An element. `class_` is the attribute `class`, and `data_at` is `data-at`; None and False are none."""
+    """An element: `p.note` has a class, `div#live` an id. `data_at` is `data-at`; None and False are none."""
+    element, *kinds = element.split(".")
+    element, _, id = element.partition("#")
+    if id:
+        attributes = {"id": id, **attributes}
+    if kinds:
+        attributes["class"] = " ".join(kinds)
     made = [f"<{element}"]
     for key, value in attributes.items():
         if value is None or value is False:
@@ -58,7 +64,7 @@ def markdown(words: str, *, redact: bool = True) -> Markup:
     """What an agent wrote."""
     words = plain(DEFAULT.mask(words) if redact else words)
     made = rendered(words)
-    return h("div", words, class_="text") if made is None else h("div", Markup(made), class_="md")
+    return h("div.text", words) if made is None else h("div.md", Markup(made))
 
 
 def code(source: str, *, language: str = "", filename: str = "") -> Markup:
@@ -93,9 +99,11 @@ def size(number: int | None) -> str:
 
 
 def lasting(seconds: float | None) -> str:
-    """A time: `0.4 s`, `2 m 5 s`, `3 h 20 m`."""
+    """A time: `40 ms`, `0.4 s`, `2 m 5 s`, `3 h 20 m`."""
     if seconds is None:
         return ""
+    if seconds < 0.0995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -11,23 +11,24 @@ import msgspec
 
 from outrider.redaction import DEFAULT
 from outrider.transcripts._values import SessionQuery
-from outrider.view._pages.layout import facts
+from outrider.view._pages.layout import button, entry, facts, field, figures
 from outrider.view._pages.markup import Markup, amount, h, lasting, moment, money, size
 from outrider.view._pages.timeline import timeline
+from outrider.view._pages.tools import counts_element
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from outrider.transcripts import SearchHit, StoredSession
+    from outrider.view._pages.conversation import ChangedFile
     from outrider.view._sources.library import Agent, OpenSession, Project
     from outrider.view._sources.outline import Outline, TurnFigures
     from outrider.view._sources.transcript import Window
 
 PAGE: Final = 100
 """Sessions that are listed at once."""
-_LIVE_SECONDS: Final = 20.0
-"""One that was written to so lately counts as running."""
 _MOST_TURNS: Final = 1_000
+_UNKNOWN: Final = "What commands changed is not in a transcript."
 _SORTS: Final = (
     ("cost", "cost", "What cost most first"),
     ("time", "time", "What took longest first: from its first to its last entry"),
@@ -114,87 +115,56 @@ def list_body(
 ) -> list[Markup]:
     """The page: projects at the side, filters, and the region that is renewed."""
     total = sum(project.count for project in projects)
-    links = [_project_link(root, chosen, "", "All projects", total)]
-    links += [
-        _project_link(root, chosen, each.folder or "", _name(each.folder) or each.key, each.count)
-        for each in projects
-        if each.folder
-    ]
-    side = (
-        h("aside", h("h2", "Projects"), h("ul", links), class_="projects", aria_label="Projects")
-        if projects
-        else None
-    )
-    days = [h("option", says, value=value, selected=value == chosen.days) for value, says in _SINCE.items()]
-    form = h(
-        "form",
-        h(
-            "input",
-            type="search",
-            name="q",
-            value=chosen.q,
-            placeholder="Search in all conversations",
-            aria_label="Search",
-            id="search",
-            autocomplete="off",
+    folders = [(each.folder, _name(each.folder), each.count) for each in projects if each.folder]
+    links = [
+        entry(
+            chosen.address(root, project=folder),
+            h("span", name),
+            h("small", f"{count:,}"),
+            is_here=folder == chosen.project,
+            title=folder or None,
         )
-        if can_search
-        else None,
-        h("label", h("span", "Used in"), h("select", days, name="days")),
-        h("input", name="branch", value=chosen.branch, placeholder="Branch", aria_label="Branch"),
-        h("input", name="tag", value=chosen.tag, placeholder="Tag", aria_label="Tag"),
-        h(
-            "label",
-            h("input", type="checkbox", name="archived", value="1", checked=bool(chosen.archived)),
-            "archived",
-            class_="check",
-        ),
-        [
-            h("input", type="hidden", name=name, value=value)
-            for name, value in (("project", chosen.project), ("sort", chosen.sort))
-            if value
-        ],
+        for folder, name, count in [("", "All projects", total), *folders]
+    ]
+    side = h("aside.projects", h("h2", "Projects"), h("ul", links), aria_label="Projects")
+    days = [h("option", says, value=value, selected=value == chosen.days) for value, says in _SINCE.items()]
+    archived: dict[str, str | bool] = {"value": "1", "checked": bool(chosen.archived)}
+    search = {"type": "search", "id": "search", "value": chosen.q}
+    kept = (("project", chosen.project), ("sort", chosen.sort))
+    form = h(
+        "form.filters",
+        field("q", "Search in all conversations", **search) if can_search else None,
+        h("label", h("span", "Last used"), h("select", days, name="days")),
+        field("branch", "Branch", value=chosen.branch),
+        field("tag", "Tag", value=chosen.tag),
+        h("label.check", h("input", type="checkbox", name="archived", **archived), "archived"),
+        [h("input", type="hidden", name=name, value=value) for name, value in kept if value],
         h("button", "Search"),
         method="get",
         action=f"{root}/",
-        class_="filters",
         role="search",
     )
     heading = h("h1", _name(chosen.project) if chosen.project else "Sessions")
     main = h(
-        "main",
-        heading,
-        h("p", chosen.project or place, class_="note path"),
-        form,
-        h("div", region, id="live", class_="list"),
-        id="main",
+        "main#main", heading, h("p.note.path", chosen.project or place), form, h("div#live.list", region)
     )
-    return [h("div", side, main, class_="columns" if side else "single")]
+    return [h("div.columns", side, main) if projects else h("div.single", main)]
 
 
 def _name(folder: str | None) -> str:
     return PurePath(folder).name or folder if folder else ""
 
 
-def _project_link(root: str, chosen: Filter, folder: str, name: str, count: int) -> Markup:
-    here = "page" if folder == chosen.project else None
-    return h(
-        "li",
-        h(
-            "a",
-            h("span", name),
-            h("small", f"{count:,}"),
-            href=chosen.address(root, project=folder),
-            aria_current=here,
-            title=folder or None,
-        ),
-    )
-
-
 def list_rows(
-    root: str, chosen: Filter, infos: Sequence[StoredSession], costs: Mapping[str, float], *, has_more: bool
+    root: str,
+    chosen: Filter,
+    infos: Sequence[StoredSession],
+    costs: Mapping[str, float],
+    running: Mapping[str, str],
+    *,
+    has_more: bool,
 ) -> Markup:
-    """The sessions, by day."""
+    """The sessions, by day; with what those do that are running."""
     now = datetime.now(UTC)
     made = [_heads(root, chosen)] if infos else []
     day = ""
@@ -202,42 +172,31 @@ def list_rows(
         this = day if chosen.sort else _day(info.last_modified, now)
         if this != day:
             day = this
-            made.append(h("h2", day, class_="day"))
-        made.append(_session_row(root, info, costs.get(info.id), now, with_project=not chosen.project))
-    if not infos:
-        is_filtered = msgspec.structs.replace(chosen, sort="") != Filter()
-        made.append(
-            h(
-                "div",
-                h("b", "No session matches" if is_filtered else "No sessions yet"),
-                h("p", h("a", "Show all", href=f"{root}/"))
-                if is_filtered
-                else h("p", "They appear here as soon as Claude Code runs."),
-                class_="empty",
-            )
-        )
+            made.append(h("h2.day", day))
+        cost, does = costs.get(info.id), running.get(info.id)
+        made.append(_session_row(root, info, cost, does, with_project=not chosen.project))
+    if not infos and msgspec.structs.replace(chosen, sort="") != Filter():
+        show_all = h("p", h("a", "Show all", href=f"{root}/"))
+        made.append(h("div.empty", h("b", "No session matches"), show_all))
+    elif not infos:
+        hint = h("p", "They appear here as soon as Claude Code runs.")
+        made.append(h("div.empty", h("b", "No sessions yet"), hint))
     if has_more and infos:
         after = f"{infos[-1].last_modified.timestamp() - 0.000001:.6f}"
         cursor = {"page": str(chosen.first // PAGE + 1)} if chosen.sort else {"until": after}
         says = "More sessions" if chosen.sort else "Earlier sessions"
-        made.append(h("a", says, href=chosen.address(root, **cursor), class_="more", rel="next"))
+        made.append(h("a.more", says, href=chosen.address(root, **cursor), rel="next"))
     return Markup("".join(made))
 
 
 def _heads(root: str, chosen: Filter) -> Markup:
     """What the columns are, and a way to sort by each."""
-    made = [
-        h(
-            "a",
-            name,
-            href=chosen.address(root, sort=sort),
-            class_="num",
-            title=says,
-            aria_current="true" if chosen.sort == sort else None,
-        )
-        for sort, name, says in _SORTS
-    ]
-    return h("nav", made, class_="heads", aria_label="Sort by")
+
+    def head(sort: str, name: str, says: str) -> Markup:
+        here = "true" if chosen.sort == sort else None
+        return h("a.num", name, href=chosen.address(root, sort=sort), title=says, aria_current=here)
+
+    return h("nav.heads", [head(*each) for each in _SORTS], aria_label="Sort by")
 
 
 def _day(when: datetime, now: datetime) -> str:
@@ -246,87 +205,115 @@ def _day(when: datetime, now: datetime) -> str:
         return "Today"
     if days == 1:
         return "Yesterday"
-    return (
-        f"{when:%A}"
-        if days < 7
-        else f"{when:%B %Y}"
-        if when.year != now.year or days > 31
-        else f"{when:%d %B}".lstrip("0")
-    )
+    if days < 7:
+        return f"{when:%A}"
+    return f"{when:%B %Y}" if when.year != now.year or days > 31 else f"{when:%d %B}".lstrip("0")
 
 
 def _session_row(
-    root: str, info: StoredSession, cost: float | None, now: datetime, *, with_project: bool
+    root: str, info: StoredSession, cost: float | None, does: str | None, *, with_project: bool
 ) -> Markup:
-    is_live = (now - info.last_modified).total_seconds() < _LIVE_SECONDS
     long = took(info)
+    lasted = lasting(long) if long and long >= 1 else ""
     prompt = info.first_prompt if info.first_prompt and info.first_prompt != info.title else ""
     parts = [
-        h("span", _name(info.cwd), class_="project", title=info.cwd) if with_project and info.cwd else None,
-        h("span", info.git_branch, class_="branch")
-        if info.git_branch and info.git_branch != "HEAD"
-        else None,
-        h("span", f"#{info.tag}", class_="tag") if info.tag else None,
-        h("span", "archived", class_="badge") if info.is_archived else None,
+        h("span.project", _name(info.cwd), title=info.cwd) if with_project and info.cwd else None,
+        h("span.branch", info.git_branch) if info.git_branch and info.git_branch != "HEAD" else None,
+        h("span.tag", f"#{info.tag}") if info.tag else None,
+        h("span.badge", "archived") if info.is_archived else None,
     ]
     return h(
-        "a",
-        h("span", class_="dot live", title="being written to") if is_live else None,
+        "a.session",
+        h("span.dot.live", title="running") if does is not None else None,
         h(
-            "span",
+            "span.what",
             h("b", DEFAULT.mask(info.title) or "(no title)"),
-            h("small", DEFAULT.mask(prompt), class_="first") if prompt else None,
-            h("small", parts, class_="parts"),
-            class_="what",
+            h("small.doing", does) if does else h("small.first", DEFAULT.mask(prompt)) if prompt else None,
+            h("small.parts", parts),
         ),
-        h("span", money(cost) if cost else "", class_="num cost", title="cost"),
-        h(
-            "span",
-            lasting(long) if long and long >= 1 else "",
-            class_="num long",
-            title="from its beginning to its end",
-        ),
-        h("span", size(info.size), class_="num size", title="size"),
-        h("span", moment(info.last_modified), class_="num"),
+        h("span.num.cost", money(cost) if cost else "", title="cost"),
+        h("span.num.long", lasted, title="from its beginning to its end"),
+        h("span.num.size", size(info.size), title="size"),
+        h("span.num", moment(info.last_modified)),
         href=f"{root}/s/{info.id}",
-        class_="session",
         data_nav=True,
     )
 
 
-def hit_row(root: str, hit: SearchHit, words: str) -> Markup:
-    """Something that a search found."""
+def hit_row(root: str, hit: SearchHit, words: str, *, is_again: bool) -> Markup:
+    """Something that a search found; `is_again` in the session of the one before it."""
     session = hit.session
     agent = f"&agent={quote(hit.agent_id)}" if hit.agent_id else ""
+    about = h("small", _name(session.cwd), " · ", moment(session.last_modified))
+    title = None if is_again else h("b", DEFAULT.mask(session.title), about)
+    said = h("small.excerpt", _excerpt(hit.excerpt, words, is_agent=bool(agent)))
     address = f"{root}/s/{session.id}?uuid={quote(hit.entry.uuid or '')}{agent}"
-    excerpt = DEFAULT.mask(hit.excerpt)
-    place = excerpt.casefold().find(words.casefold())
-    said: list[Markup] = [h("span", excerpt)]
-    if place >= 0 and words:
-        end = place + len(words)
-        said = [h("span", excerpt[:place]), h("mark", excerpt[place:end]), h("span", excerpt[end:])]
-    return h(
-        "a",
-        h(
-            "span",
-            h("b", DEFAULT.mask(session.title)),
-            h("small", said, class_="excerpt"),
-            h(
-                "small",
-                h("span", _name(session.cwd), class_="project"),
-                h("span", "subagent", class_="badge") if agent else None,
-                class_="parts",
-            ),
-            class_="what",
-        ),
-        h("span", moment(session.last_modified), class_="num"),
-        href=address,
-        class_="session hit",
-        data_nav=True,
-    )
+    kind = "a.session.hit.again" if is_again else "a.session.hit"
+    return h(kind, h("span.what", title, said), href=address, data_nav=True)
+
+
+def found_list(base: str, hits: Sequence[tuple[int, str, str]], words: str, most: int) -> Markup:
+    """What was found in one session: offsets, subagents and excerpts."""
+    items = [
+        entry(f"{base}?at={at}{agent}#e{at}", _excerpt(said, words, is_agent=bool(agent)))
+        for at, agent, said in hits
+    ]
+    count = f"the first {most:,} are shown" if len(hits) == most else f"{len(hits):,} found"
+    return Markup(h("h2", count if hits else "Nothing was found") + h("ol.found", items))
+
+
+def _excerpt(said: str, words: str, *, is_agent: bool) -> list[Markup]:
+    said = DEFAULT.mask(said)
+    place = said.casefold().find(words.casefold())
+    end = place + len(words)
+    mark = h("span.badge", "subagent") if is_agent else Markup("")
+    if place < 0:
+        return [mark, h("span", said)]
+    return [mark, h("span", said[:place]), h("mark", said[place:end]), h("span", said[end:])]
 
 
 # One session.
+
+
+def session_head(
+    root: str, opened: OpenSession, agent: Agent | None, resume: str | None, *actions: Markup, current: str
+) -> Markup:
+    """What it is, its pages, and what can be done with it."""
+    info = opened.info
+    base = f"{root}/s/{info.id}"
+    title = DEFAULT.mask(info.title) or f"Session {info.id[:8]}"
+    if agent is not None:
+        title = DEFAULT.mask(agent.description) or f"Subagent {agent.id}"
+    exports = [
+        h("a", name, href=f"{base}/export?format={form}", download=True)
+        for name, form in (("HTML page", "html"), ("Markdown", "markdown"), ("JSON", "json"))
+    ]
+    tabs = [
+        h("a", name, href=href, aria_current="page" if name == current else None)
+        for name, href in (("Conversation", base), ("Changes", f"{base}/changes"))
+    ]
+    return h(
+        "div.session-head",
+        h("h1", title),
+        facts(
+            ("Folder", DEFAULT.mask(info.cwd or "")),
+            ("Branch", info.git_branch if info.git_branch != "HEAD" else ""),
+            ("Tag", info.tag),
+            ("Last", moment(info.last_modified)),
+            ("Size", size(info.size)),
+            ("Session", h("a", info.id[:8], href=base) if agent else h("span", info.id[:8], title=info.id)),
+            ("Subagent", " · ".join(filter(None, (agent.kind, agent.id))) if agent else None),
+        ),
+        h("div.loading", id="figures") if current == "Conversation" else None,
+        h(
+            "div.actions",
+            h("nav.tabs", tabs, aria_label="Of this session"),
+            h("span.grow"),
+            list(actions),
+            button("Copy resume command", id="resume", data_copy=resume, title=resume) if resume else None,
+            h("details.dropdown", h("summary", "Export"), h("div.menu", exports)) if agent is None else None,
+        ),
+    )
 
 
 def session_body(
@@ -340,125 +327,65 @@ def session_body(
     resume: str | None,
 ) -> list[Markup]:
     """The page around a conversation."""
-    info = opened.info
-    base = f"{root}/s/{info.id}"
+    base = f"{root}/s/{opened.info.id}"
     query = f"&agent={quote(agent.id)}" if agent else ""
-    title = DEFAULT.mask(info.title) or f"Session {info.id[:8]}"
-    if agent is not None:
-        title = agent.description or f"Subagent {agent.id}"
-    menu = h(
-        "details",
-        h("summary", "Export"),
-        h(
-            "div",
-            [
-                h("a", name, href=f"{base}/export?format={form}", download=True)
-                for name, form in (("HTML page", "html"), ("Markdown", "markdown"), ("JSON", "json"))
-            ],
-            class_="menu",
-        ),
-        class_="dropdown",
-    )
-    head = h(
-        "div",
-        h("h1", title),
-        facts(
-            ("Folder", DEFAULT.mask(info.cwd or "")),
-            ("Branch", info.git_branch if info.git_branch != "HEAD" else ""),
-            ("Tag", info.tag),
-            ("Last", moment(info.last_modified)),
-            ("Size", size(info.size)),
-            ("Session", h("a", info.id[:8], href=base) if agent else h("span", info.id[:8], title=info.id)),
-            ("Subagent", " · ".join(filter(None, (agent.kind, agent.id))) if agent else None),
-        ),
-        h("div", id="figures", class_="loading"),
-        h(
-            "div",
-            h(
-                "button",
-                "Follow",
-                type="button",
-                id="follow",
-                aria_pressed="true" if is_live else "false",
-                title="Follow what is new (f)",
-            ),
-            h(
-                "button",
-                "Copy resume command",
-                type="button",
-                id="resume",
-                data_copy=resume,
-                title=resume,
-            )
-            if resume is not None
-            else None,
-            menu if agent is None else None,
-            h(
-                "button",
-                "Outline",
-                type="button",
-                id="side",
-                aria_controls="outline",
-                title="Show or hide the outline (s)",
-            ),
-            class_="actions",
-        ),
-        class_="session-head",
-    )
+    pressed = "true" if is_live else "false"
+    follow = button("Follow", id="follow", aria_pressed=pressed, title="Follow what is new (f)")
+    side = button("Outline", id="side", aria_controls="outline", title="Show or hide the outline (s)")
+    end = "The end. What is new appears here." if is_live else "The end."
     talk = h(
-        "div",
+        "div#talk",
         window_element(window, rows),
-        h("div", id="partial", class_="row claude partial", hidden=True),
-        h(
-            "p",
-            "The end. What is new appears here." if is_live else "The end.",
-            id="end",
-            hidden=not window.is_last,
-        ),
-        id="talk",
+        h("div#partial.row.claude.partial", hidden=True),
+        h("p#end", end, hidden=not window.is_last),
         data_base=base,
         data_query=query,
         data_live=is_live,
     )
-    side = h(
-        "aside",
-        h(
-            "div",
-            h("p", "Reading …", class_="note"),
-            id="outline",
-            data_src=f"{base}/outline?{query.removeprefix('&')}",
-        ),
-        class_="outline",
+    outline = h(
+        "aside.outline",
+        field("find", "Find in this session", type="search", id="find"),
+        h("div#found", hidden=True, aria_live="polite"),
+        h("div#outline", h("p.note", "Reading …"), data_src=f"{base}/outline?{query.removeprefix('&')}"),
         aria_label="Outline",
     )
     main = h(
-        "main",
-        head,
-        h("div", id="timeline", class_="loading"),
-        h(
-            "div",
-            h("button", "Earlier", type="button", id="earlier", class_="more"),
-            hidden=window.is_first,
-            class_="edge",
-        ),
+        "main#main",
+        session_head(root, opened, agent, resume, follow, side, current="Conversation"),
+        h("div#timeline.loading"),
+        h("div.edge", button("Earlier", id="earlier", class_="more"), hidden=window.is_first),
         talk,
-        h(
-            "div",
-            h("button", "Later", type="button", id="later", class_="more"),
-            hidden=window.is_last,
-            class_="edge",
-        ),
-        id="main",
+        h("div.edge", button("Later", id="later", class_="more"), hidden=window.is_last),
     )
-    return [h("div", side, main, class_="columns reading")]
+    return [h("div.columns.reading", outline, main)]
+
+
+def changes_body(
+    root: str, opened: OpenSession, files: Sequence[ChangedFile], resume: str | None
+) -> list[Markup]:
+    """The page of what a session changed."""
+    links: list[Markup] = []
+    made: list[Markup] = []
+    for place, each in enumerate(files):
+        path, counts = h("span.path", each.path), counts_element(each.added, each.removed)
+        links.append(entry(f"#f{place}", path, counts, title=each.path))
+        new = h("span.badge.st-done", "new") if each.is_new else None
+        head = h("summary", path, new, h("span.grow"), counts)
+        made.append(h("details.file", head, each.edits, id=f"f{place}", open=True))
+    count = counts_element(sum(each.added for each in files), sum(each.removed for each in files))
+    says = f"{len(files):,} {'file' if len(files) == 1 else 'files'}, edit by edit. {_UNKNOWN}"
+    empty = h("div.empty", h("b", "No file was edited"), h("p", _UNKNOWN))
+    head = session_head(root, opened, None, resume, current="Changes")
+    main = h("main#main", head, h("p.note", count, " in ", says) if files else empty, made)
+    side = h("aside.outline", h("h2", "Files"), h("ul.files", links), aria_label="Files")
+    return [h("div.columns.reading", side, main)]
 
 
 def window_element(window: Window, rows: Sequence[Markup]) -> Markup:
     """Some rows, with the cursors to what is before and after."""
     return h(
-        "section",
+        "section.window",
         list(rows),
-        class_="window",
         data_start=window.start,
         data_end=window.end,
         data_first=window.is_first,
@@ -487,32 +414,20 @@ def outline_parts(
         ("time", lasting(took), ""),
         ("entries", f"{outline.entries:,}" if outline.entries >= 1_000 else "", ""),
     ]
-    shown = [
-        h("div", h("dt", name), h("dd", value), class_=kind or None) for name, value, kind in numbers if value
-    ]
     turns = outline.turns[-_MOST_TURNS:]
     items = [_turn_item(turn, base, query) for turn in turns]
     left = len(outline.turns) - len(turns)
+    models = h("p.note", ", ".join(outline.models)) if outline.models else None
+    drawn = timeline(outline, f"{base}?{query.removeprefix('&')}{'&' if query else ''}at=")
+    listed = (
+        h("h2", "Turns") if turns else None,
+        h("p.note", f"{left:,} earlier ones are not listed.") if left else None,
+        h("ol.turns", items, start=left + 1),
+    )
     return Markup(
-        h(
-            "div",
-            h("dl", shown, class_="figures"),
-            h("p", ", ".join(outline.models), class_="note") if outline.models else None,
-            id="new-figures",
-        )
-        + h(
-            "div",
-            timeline(outline, f"{base}?{query.removeprefix('&')}{'&' if query else ''}at="),
-            id="new-timeline",
-        )
-        + h(
-            "div",
-            _agent_tree(base, agents, agent),
-            h("h2", "Turns") if turns else None,
-            h("p", f"{left:,} earlier ones are not listed.", class_="note") if left else None,
-            h("ol", items, class_="turns", start=left + 1),
-            id="new-outline",
-        )
+        h("div#new-figures", figures(*numbers), models)
+        + h("div#new-timeline", drawn)
+        + h("div#new-outline", _agent_tree(base, agents, agent), listed)
     )
 
 
@@ -523,35 +438,19 @@ def _turn_item(turn: TurnFigures, base: str, query: str) -> Markup:
         f"{amount(turn.context)} → {amount(turn.output)}" if turn.context else "",
         money(turn.cost_usd),
     ]
-    failed = h("span", f"{turn.errors:,} failed", class_="bad") if turn.errors else None
+    failed = h("span.bad", f"{turn.errors:,} failed") if turn.errors else None
     said = " · ".join(filter(None, stats))
-    return h(
-        "li",
-        h(
-            "a",
-            h("span", DEFAULT.mask(turn.title), class_="title"),
-            h("small", h("span", said, class_="figures-of"), failed),
-            href=f"{base}?at={turn.offset}{query}#e{turn.offset}",
-            data_turn=turn.offset,
-        ),
-    )
+    title = h("span.title", DEFAULT.mask(turn.title))
+    address = f"{base}?at={turn.offset}{query}#e{turn.offset}"
+    return entry(address, title, h("small", h("span.figures-of", said), failed), data_turn=turn.offset)
 
 
 def _agent_tree(base: str, agents: Mapping[str, Agent], current: str | None) -> Markup | None:
     if not agents:
         return None
-    items = [
-        h(
-            "li",
-            h(
-                "a",
-                h("span", DEFAULT.mask(agent.description or agent.id), class_="title"),
-                h("small", agent.kind),
-                href=f"{base}?agent={quote(agent.id)}",
-                aria_current="page" if agent.id == current else None,
-            ),
-        )
-        for agent in list(agents.values())[:_MOST_TURNS]
-    ]
-    whole = h("li", h("a", "Main conversation", href=base, aria_current="page" if current is None else None))
-    return Markup(h("h2", f"Subagents ({len(agents):,})") + h("ul", whole, items, class_="agents"))
+    items = [entry(base, "Main conversation", is_here=current is None)]
+    for agent in list(agents.values())[:_MOST_TURNS]:
+        title = h("span.title", DEFAULT.mask(agent.description or agent.id))
+        address = f"{base}?agent={quote(agent.id)}"
+        items.append(entry(address, title, h("small", agent.kind), is_here=agent.id == current))
+    return Markup(h("h2", f"Subagents ({len(agents):,})") + h("ul.agents", items))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from difflib import SequenceMatcher, unified_diff
 from functools import partial
+from itertools import accumulate
 from pathlib import PurePath
 from typing import Final, TypeAlias
 
@@ -35,7 +36,10 @@ _MOST_COMPARED: Final = 2_000
 """Lines of a text that is compared with another."""
 _MOST_MARKED: Final = 40
 _LONGEST_MARKED: Final = 200
-"""Lines of a diff in which words are compared, and how long they may be: it takes the square of that."""
+"""Lines of a diff in which words are compared, and how many they may have: it takes the square of that."""
+_WORD: Final = re.compile(r"\w+|\s+|.")
+_PIECE: Final = re.compile(r"<[^>]*>|&[^;]*;|.", re.DOTALL)
+"""Of markup: a tag, or a sign."""
 _NUMBERED: Final = re.compile(r"^ *(\d+)(?:→|\t)(.*)$")
 _ANSI: Final = re.compile(r"\x1b(?:\[([0-?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _STYLES: Final = {1: "bold", 2: "dim", 3: "italic", 4: "underline", 7: "inverse"}
@@ -60,6 +64,11 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """Names the subagent, in addresses."""
     prefix: str = ""
     """Of the ids of rows: a subagent's stand among others."""
+    folder: str = ""
+    """Where the session runs: the paths of files are told from there."""
+
+    def path(self, path: str) -> str:
+        return path.removeprefix(f"{self.folder}/") if self.folder else path
 
     def mask(self, words: str) -> str:
         return DEFAULT.mask(words) if self.redact else words
@@ -108,35 +117,37 @@ class View(msgspec.Struct, frozen=True):
 def call_element(call: Call, shown: Shown) -> Markup:
     """A call that can be opened."""
     view = _VIEWS.get(call.name, _OTHER)
-    kind, server, title = view.lane, "", call.name
-    if call.name.startswith("mcp__"):
-        _, _, rest = call.name.partition("__")
-        server, _, title = rest.partition("__")
-        kind = "mcp"
-    named, about = _about(call, shown)
+    kind, server, title = kind_of(call.name)
+    named, about = about_of(call, shown)
     state = "failed" if call.is_error else "running" if call.result is None else "done"
     badges = [
-        h("span", lasting(call.seconds), class_="took") if call.seconds is not None else None,
-        h("span", "failed", class_="badge bad") if call.is_error else None,
-        h("span", "running" if call.is_waiting else "no result", class_="badge")
-        if call.result is None
-        else None,
+        h("span.took", lasting(call.seconds)) if call.seconds is not None else None,
+        h("span.badge.bad", "failed") if call.is_error else None,
+        h("span.badge", "running" if call.is_waiting else "no result") if call.result is None else None,
     ]
     summary = h(
         "summary",
-        h("span", class_="sign", aria_hidden="true"),
+        h("span.sign", aria_hidden="true"),
         h("b", shown.mask(title or call.name)),
-        h("span", server, class_="server") if server else None,
-        h("span", about, class_="about"),
+        h("span.server", server) if server else None,
+        h("span.about", shown.path(about)),
         _counts(call),
         badges,
     )
     # What stands in full above is not said again, unless the tool is one that we do not know.
     said = named if call.name in _VIEWS and about == call.field(named) else ""
-    body = h("div", list(_body(call, view, shown, said)), _agents(call, shown), class_="body")
+    body = h("div.body", list(_body(call, view, shown, said)), _agents(call, shown))
     # Links to the entry of its result lead here.
     place = f"{shown.prefix}e{call.result_offset}" if call.result_offset else None
     return h("details", summary, body, class_=f"call {kind} {state}", open=view.is_open or None, id=place)
+
+
+def kind_of(name: str) -> tuple[str, str, str]:
+    """What kind a tool is of, the MCP server that has it, and what it is called there."""
+    if not name.startswith("mcp__"):
+        return _VIEWS.get(name, _OTHER).lane, "", name
+    server, _, title = name.removeprefix("mcp__").partition("__")
+    return "mcp", server, title or name
 
 
 def _body(call: Call, view: View, shown: Shown, said: str = "") -> Body:
@@ -150,7 +161,7 @@ def _body(call: Call, view: View, shown: Shown, said: str = "") -> Body:
     yield from view.body(call, shown)
 
 
-def _about(call: Call, shown: Shown) -> tuple[str, str]:
+def about_of(call: Call, shown: Shown) -> tuple[str, str]:
     """The field that says what a call is about, and what it says."""
     named = next((name for name in _ABOUT if call.field(name).strip()), "")
     found = " ".join(call.field(named).split())
@@ -164,19 +175,27 @@ def _counts(call: Call) -> Markup | None:
     """How many lines a change adds and removes."""
     if _VIEWS.get(call.name, _OTHER).body is not _change or call.is_error:
         return None
-    lines = [line for hunk in _hunks(call) for line in hunk[2]]
-    added = sum(line[:1] == "+" for line in lines)
-    removed = sum(line[:1] == "-" for line in lines)
-    return h("span", h("ins", f"+{added}"), " ", h("del", f"-{removed}"), class_="counts")
+    return counts_element(*lines_changed(hunks_of(call)))
+
+
+def lines_changed(hunks: list[Hunk]) -> tuple[int, int]:
+    """How many lines are added and removed."""
+    signs = [line[:1] for hunk in hunks for line in hunk[2]]
+    return signs.count("+"), signs.count("-")
+
+
+def counts_element(added: int, removed: int) -> Markup:
+    """`+3 -1`."""
+    return h("span.counts", h("ins", f"+{added:,}"), " ", h("del", f"\N{MINUS SIGN}{removed:,}"))
 
 
 def _agents(call: Call, shown: Shown) -> list[Markup]:
     made: list[Markup] = []
     for id, description in call.agents:
-        head = h("summary", h("b", "Subagent"), h("span", shown.mask(description or id), class_="about"))
-        inside = h("div", class_="body nested", data_rows=f"{shown.base}/rows?agent={id}&all=1")
-        whole = h("a", "Open it by itself", href=f"{shown.base}?agent={id}", class_="quiet")
-        made.append(h("details", head, whole, inside, class_="call agent-tree"))
+        head = h("summary", h("b", "Subagent"), h("span.about", shown.mask(description or id)))
+        inside = h("div.body.nested", data_rows=f"{shown.base}/rows?agent={id}&all=1")
+        whole = h("a.quiet", "Open it by itself", href=f"{shown.base}?agent={id}")
+        made.append(h("details.call.agent-tree", head, whole, inside))
     return made
 
 
@@ -196,10 +215,8 @@ def clipped(words: str, shown: Shown, offset: int, show: Callable[[str], Markup]
 def more(shown: Shown, offset: int, says: str) -> Markup:
     """A button that exchanges the row for all of it."""
     if not shown.base:
-        return h("p", "…", class_="note")
-    return h(
-        "button", says, class_="more", type="button", data_full=f"{shown.base}/full?at={offset}{shown.query}"
-    )
+        return h("p.note", "…")
+    return h("button.more", says, type="button", data_full=f"{shown.base}/full?at={offset}{shown.query}")
 
 
 def output(words: str, kind: str = "") -> Markup:
@@ -282,7 +299,7 @@ def numbered(source: str, first: int, filename: str = "", sign: str = "") -> Mar
         h("span", Markup(f"{line}\n"), class_=f"l {sign}".strip(), data_n=first + place)
         for place, line in enumerate(lines)
     ]
-    return h("pre", h("code", rows), class_="code", tabindex=0)
+    return h("pre.code", h("code", rows), tabindex=0)
 
 
 def _items(call: Call, shown: Shown) -> Body:
@@ -300,6 +317,7 @@ def without_reminders(words: str) -> str:
     """A result without what Claude Code added for the model. Not by a regular expression, which would look
     for the end of each one that has none."""
     kept: list[str] = []
+    words = words.removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
     while True:
         before, begun, rest = words.partition(_REMINDER[0])
         _, ended, after = rest.partition(_REMINDER[1])
@@ -326,8 +344,8 @@ def block_element(block: JsonObject, shown: Shown, offset: int, place: int) -> M
     kind, media = str(block.get("type", "")), str(source.get("media_type", ""))
     if kind == "image" and media in PICTURES and shown.base:
         address = f"{shown.base}/picture?at={offset}&n={place}{shown.query}"
-        return h("a", h("img", src=address, alt="A picture", loading="lazy"), href=address, class_="picture")
-    return h("p", f"({', '.join(filter(None, (kind or 'something', media)))})", class_="note")
+        return h("a.picture", h("img", src=address, alt="A picture", loading="lazy"), href=address)
+    return h("p.note", f"({', '.join(filter(None, (kind or 'something', media)))})")
 
 
 def value_element(value: object) -> Markup:
@@ -336,7 +354,7 @@ def value_element(value: object) -> Markup:
         written = json.dumps(value, indent=2, ensure_ascii=False)
     except (RecursionError, ValueError):
         written = "(nested too deeply to be shown)"
-    return h("pre", h("code", code(written, language="json")), class_="code", tabindex=0)
+    return h("pre.code", h("code", code(written, language="json")), tabindex=0)
 
 
 def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
@@ -355,7 +373,7 @@ def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
             cell = h("code", "***")
         rows.append(h("div", h("dt", name), h("dd", cell)))
     if rows:
-        yield h("dl", rows, class_="fields")
+        yield h("dl.fields", rows)
 
 
 # Each kind.
@@ -363,7 +381,7 @@ def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
 
 def _other(call: Call, shown: Shown) -> Body:
     if call.result:
-        yield h("p", "Error" if call.is_error else "Result", class_="label")
+        yield h("p.label", "Error" if call.is_error else "Result")
     yield from _items(call, shown)
 
 
@@ -388,7 +406,8 @@ Hunk: TypeAlias = tuple[int, int, list[str]]
 """The first old line, the first new line, and the lines with their signs."""
 
 
-def _hunks(call: Call) -> list[Hunk]:
+def hunks_of(call: Call) -> list[Hunk]:
+    """What a call changes in a file."""
     patch = call.output.get("structuredPatch")
     found: list[Hunk] = []
     for item in items_of(patch):
@@ -431,7 +450,7 @@ def _change(call: Call, shown: Shown) -> Body:
         yield from fields_element({"edits": call.input["edits"]}, shown, call.offset)
     # A cell is taken for Python, which most are.
     name = "cell.py" if call.name == "NotebookEdit" else PurePath(call.field("file_path")).name
-    yield from diff(_hunks(call), shown, call.offset, name)
+    yield from diff(hunks_of(call), shown, call.offset, name)
 
 
 def diff(hunks: list[Hunk], shown: Shown, offset: int, filename: str = "") -> Body:
@@ -442,13 +461,14 @@ def diff(hunks: list[Hunk], shown: Shown, offset: int, filename: str = "") -> Bo
     rows: list[Markup] = []
     for old, new, lines in hunks:
         if rows:
-            rows.append(h("span", "\n", class_="l gap"))
+            rows.append(h("span.l.gap", "\n"))
         some = lines[:left]
         is_cut |= longest is not None and any(len(line) > longest for line in some)
         rows += _diff_rows(old, new, [shown.mask(line)[:longest] for line in some], filename)
         left = max(left - len(lines), 0)
     if rows:
-        yield h("pre", h("code", rows), class_="code diff", tabindex=0)
+        kind = "code diff" if any(old or new for old, new, _ in hunks) else "code diff bare"
+        yield h("pre", h("code", rows), class_=kind, tabindex=0)
     if is_cut:
         yield more(shown, offset, f"Show all {total:,} lines")
 
@@ -466,14 +486,14 @@ def _diff_rows(old: int, new: int, lines: list[str], filename: str) -> list[Mark
         number = (old if sign == "-" else new) if numbers else ""
         old += sign != "+"
         new += sign != "-"
-        inner = marked.get(place) or Markup(colored[place])
+        inner = _with_marks(colored[place], marked.get(place, set()))
         rows.append(h("span", inner, "\n", class_=f"l {kind}", data_n=number, data_s=sign.strip() or " "))
     return rows
 
 
-def _marked(lines: list[str]) -> dict[int, Markup]:
-    """Of lines that replace each other, one for one, the words that differ."""
-    made: dict[int, Markup] = {}
+def _marked(lines: list[str]) -> dict[int, set[int]]:
+    """Of lines that replace each other, one for one, where the words are that differ."""
+    made: dict[int, set[int]] = {}
     place = 0
     while place < len(lines):
         first = place
@@ -484,38 +504,58 @@ def _marked(lines: list[str]) -> dict[int, Markup]:
             place += 1
         if place - middle == middle - first <= 20:
             for old, new in zip(range(first, middle), range(middle, place), strict=True):
-                before, after = lines[old][1:], lines[new][1:]
+                before, after = (_WORD.findall(lines[each][1:]) for each in (old, new))
                 if max(len(before), len(after)) > _LONGEST_MARKED or len(made) > _MOST_MARKED:
                     continue
                 match = SequenceMatcher(None, before, after, autojunk=False)
-                if match.ratio() > 0.5:
-                    made[old], made[new] = _halves(match, before, after)
+                if match.ratio() > 0.4:
+                    same = match.get_matching_blocks()
+                    made[old] = _others(before, [range(a, a + size) for a, _, size in same])
+                    made[new] = _others(after, [range(b, b + size) for _, b, size in same])
         place = max(place, first + 1)
     return made
 
 
-def _halves(match: SequenceMatcher[str], before: str, after: str) -> tuple[Markup, Markup]:
-    old: list[Markup] = []
-    new: list[Markup] = []
-    for kind, a, b, c, d in match.get_opcodes():
-        tag = "span" if kind == "equal" else "mark"
-        old += [h(tag, before[a:b])] if b > a else []
-        new += [h(tag, after[c:d])] if d > c else []
-    return Markup("".join(old)), Markup("".join(new))
+def _others(words: list[str], same: list[range]) -> set[int]:
+    """The places of the signs of all words but those."""
+    known = {number for each in same for number in each}
+    ends = list(accumulate(map(len, words)))
+    return {
+        place
+        for number, word in enumerate(words)
+        if number not in known
+        for place in range(ends[number] - len(word), ends[number])
+    }
+
+
+def _with_marks(colored: str, marked: set[int]) -> Markup:
+    """A line with some of its signs marked, within the elements that color it."""
+    if not marked:
+        return Markup(colored)
+    made: list[str] = []
+    place, is_open = 0, False
+    for piece in _PIECE.findall(colored):
+        is_marked = piece[0] != "<" and place in marked
+        if is_marked != is_open:
+            made.append("<mark>" if is_marked else "</mark>")
+            is_open = is_marked
+        made.append(piece)
+        place += piece[0] != "<"
+    return Markup("".join(made) + ("</mark>" if is_open else ""))
 
 
 def _bash(call: Call, shown: Shown) -> Body:
     command = shown.mask(call.field("command"))
     if description := call.field("description"):
-        yield h("p", shown.mask(description), class_="note")
-    yield h("pre", h("code", code(command, language="bash")), class_="code command", tabindex=0)
+        yield h("p.note", shown.mask(description))
+    yield h("pre.code.command", h("code", code(command, language="bash")), tabindex=0)
     stdout, stderr = call.output.get("stdout"), call.output.get("stderr")
     if isinstance(stdout, str) and isinstance(stderr, str) and not call.is_error:
         for words, kind in ((stdout, ""), (stderr, "err")):
             if words.strip():
                 yield from clipped(words.strip("\n"), shown, call.offset, partial(output, kind=kind))
         if call.result is not None and not (stdout + stderr).strip():
-            yield h("p", "No output", class_="note")
+            yield h("p.note", "No output")
         for block_place, block in enumerate(call.result or ()):
             if block.get("type") != "text":
                 yield block_element(block, shown, call.result_offset, block_place)
@@ -536,15 +576,9 @@ def _todos(call: Call, shown: Shown) -> Body:
         status = str(todo.get("status", ""))
         kind = status if status in ("completed", "in_progress") else "pending"
         sign = {"completed": "✓", "in_progress": "▸"}.get(kind, "○")
-        rows.append(
-            h(
-                "li",
-                h("span", sign, aria_hidden="true"),
-                shown.mask(str(todo.get("content", ""))),
-                class_=kind,
-            )
-        )
-    yield h("ul", rows, class_="todos")
+        says = shown.mask(str(todo.get("content", "")))
+        rows.append(h("li", h("span", sign, aria_hidden="true"), says, class_=kind))
+    yield h("ul.todos", rows)
     if call.is_error:
         yield from _items(call, shown)
 
@@ -557,7 +591,7 @@ def _question(call: Call, shown: Shown) -> Body:
         asked = str(question.get("question", ""))
         answer = answers.get(asked)
         chosen = [str(each) for each in items_of(answer)] or str(answer or "").split(", ")
-        yield h("p", h("b", shown.mask(asked)), class_="question")
+        yield h("p.question", h("b", shown.mask(asked)))
         options = question.get("options")
         rows: list[Markup] = []
         known: list[str] = []
@@ -574,25 +608,23 @@ def _question(call: Call, shown: Shown) -> Body:
             if isinstance(preview := option.get("preview"), str):
                 rows.append(h("li", output(shown.mask(preview))))
         if answer and answer not in known and not any(each in known for each in chosen):
-            rows.append(
-                h("li", h("span", "●", aria_hidden="true"), shown.mask(", ".join(chosen)), class_="chosen")
-            )
-        yield h("ul", rows, class_="options")
+            rows.append(h("li.chosen", h("span", "●", aria_hidden="true"), shown.mask(", ".join(chosen))))
+        yield h("ul.options", rows)
     if not answers:
         yield from _items(call, shown)
 
 
 def _plan(call: Call, shown: Shown) -> Body:
-    yield h("div", markdown(call.field("plan"), redact=shown.redact), class_="planned")
+    yield h("div.planned", markdown(call.field("plan"), redact=shown.redact))
     yield from _items(call, shown)
 
 
 def _agent(call: Call, shown: Shown) -> Body:
     if kind := call.field("subagent_type"):
-        yield h("p", shown.mask(kind), class_="note")
+        yield h("p.note", shown.mask(kind))
     yield from clipped(call.field("prompt"), shown, call.offset, lambda part: markdown(part, redact=False))
     if call.text.strip():
-        yield h("p", "Report", class_="label")
+        yield h("p.label", "Report")
         yield from clipped(call.text, shown, call.offset, lambda part: markdown(part, redact=False))
 
 
@@ -619,7 +651,7 @@ _VIEWS: Final = {
 def input_element(name: str, input: JsonObject) -> Markup:
     """What a call would do, with nothing hidden or cut: for somebody who decides about it."""
     call, view = Call(name=name, input=input), _VIEWS.get(name, _OTHER)
-    return h("div", list(_body(call, view, Shown(base="", redact=False, clip=None))), class_="body")
+    return h("div.body", list(_body(call, view, Shown(base="", redact=False, clip=None))))
 
 
 def result_blocks(block: JsonObject) -> list[JsonObject]:

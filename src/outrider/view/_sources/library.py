@@ -154,7 +154,7 @@ class Library:
         self._removal: finalize[[str, bool], Library] | None = None
         self._open: OrderedDict[str, OpenSession] = OrderedDict()
         self._fixed: dict[str, OpenSession] = {}
-        """Those that are no part of a store: given by themselves."""
+        """Those that are not part of a store: given by themselves."""
         self._opening = anyio.Lock()
 
     @property
@@ -276,7 +276,7 @@ class Library:
     # One.
 
     async def open(self, session_id: str) -> OpenSession:
-        """Raises `SessionNotFound`, `OptionsError` for what can be no id, and what a store raises."""
+        """Raises `SessionNotFound`, `OptionsError` for what cannot be an id, and what a store raises."""
         if session_id in self._fixed:
             found = self._fixed[session_id]
             await found.refresh()

@@ -28,7 +28,9 @@ _LANE_OF: Final = {
     **dict.fromkeys(("WebFetch", "WebSearch"), 4),
     **dict.fromkeys(("Task", "Agent", "Workflow", "SendMessage"), 5),
 }
+_EDITS: Final = 2
 _OTHER: Final = 6
+_MOST_NAMES: Final = 1_000
 _LONGEST_TITLE: Final = 140
 _LONGEST_LINE: Final = 1 << 24
 
@@ -105,6 +107,11 @@ class Outline:
         # What ran: when it began and ended, where it is in the file, its lane, and whether it failed.
         self.starts, self.ends = array("d"), array("d")
         self.offsets, self.lanes = array("Q"), array("B")
+        self.tools = array("H")
+        """Which of the names."""
+        self.names: dict[str, int] = {"": 0}
+        self.edits: list[tuple[int, int]] = []
+        """Where a call is that has changed a file, and where its result is."""
         # How much the model was given, and when.
         self.given_at, self.given = array("d"), array("L")
         self.marks: list[tuple[float, int]] = []
@@ -171,6 +178,8 @@ class Outline:
                 place = self._open.pop(block.tool_use_id, None)
                 if place is not None:
                     self.ends[place] = at or self.ends[place]
+                    if self.lanes[place] == _EDITS and not block.is_error:
+                        self.edits.append((self.offsets[place], offset))
                     if block.is_error:
                         self.lanes[place] |= 128
                         self.errors += 1
@@ -218,9 +227,12 @@ class Outline:
                     turn.calls += 1
                 if at is not None:
                     self._open[block.id] = len(self.starts)
-                    self._span(at, at, offset, _LANE_OF.get(block.name, _OTHER))
+                    self._span(at, at, offset, _LANE_OF.get(block.name, _OTHER), block.name)
 
-    def _span(self, start: float, end: float, offset: int, lane: int) -> None:
+    def _span(self, start: float, end: float, offset: int, lane: int, tool: str = "") -> None:
+        if len(self.names) < _MOST_NAMES:
+            self.names.setdefault(tool, len(self.names))
+        self.tools.append(self.names.get(tool, 0))
         self.starts.append(start)
         self.ends.append(end)
         self.offsets.append(offset)

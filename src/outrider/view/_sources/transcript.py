@@ -22,6 +22,7 @@ from outrider.transcripts._export.turns import FROM_PROGRAM
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from outrider.transcripts._disk.read import Search
     from outrider.wire import JsonObject
 
 WINDOW: Final = 80
@@ -215,6 +216,16 @@ class TranscriptFile:
                     return offset
                 offset += len(data)
         return None
+
+    def search(self, search: Search) -> Iterator[tuple[int, str]]:
+        """Where something is said, and the words around it."""
+        with open_file(self.path, 1 << 20) as file:
+            offset = 0
+            while data := file.readline(_LONGEST_LINE):
+                hit = search.in_line(data) if search.may_be_in(data) else None
+                if hit is not None and hit[0].type in SHOWN:
+                    yield offset, hit[1]
+                offset += len(data)
 
 
 def _is_cut(earlier: Line, later: Line, open_calls: set[str], shown: int, count: int, edge: int) -> bool:

@@ -19,12 +19,12 @@ async function load(address) {
 }
 
 let toastTimer;
-function toast(text) {
+function toast(text, milliseconds = 1800) {
   const element = $("#toast");
   element.textContent = text;
   element.classList.add("on");
   clearTimeout(toastTimer);
-  toastTimer = setTimeout(() => element.classList.remove("on"), 1800);
+  toastTimer = setTimeout(() => element.classList.remove("on"), milliseconds);
 }
 
 async function copy(text, says) {
@@ -161,6 +161,7 @@ if (talk) {
         }
       }
       edges();
+      markFound();
       return true;
     } catch (error) { toast(`It could not be read: ${error.message}`); return false; } finally { busy.delete(which); }
   };
@@ -216,6 +217,7 @@ if (talk) {
         if (stick) toEnd();
       },
       gone: () => { follow(false); $("#end").textContent = "This session has been deleted."; $("#end").hidden = false; },
+      away: (event) => toast(event.data, 8000),
       reset: () => location.reload(),
     });
   };
@@ -234,22 +236,130 @@ if (talk) {
     const made = await load($("#outline").dataset.src).catch(() => null);
     for (const each of all(".loading")) each.classList.remove("loading");
     if (!made) return;
-    for (const name of ["figures", "timeline", "outline"]) $(`#${name}`).replaceChildren(...$(`#new-${name}`, made).childNodes);
+    for (const name of ["figures", "timeline", "outline"]) {
+      if (name !== "timeline" || !$("#unzoom")) $(`#${name}`).replaceChildren(...$(`#new-${name}`, made).childNodes);
+    }
     for (const link of all("[data-turn]")) stats.set(link.dataset.turn, $(".figures-of", link).textContent);
     fill(document);
     mark();
   };
   let outlineTimer;
   const outlineSoon = () => { outlineTimer ??= setTimeout(() => { outlineTimer = undefined; outline(); }, 2500); };
+  const crumb = $(".crumb"), title = crumb.textContent;
   const mark = () => {
-    const prompts = all(".row.prompt[data-at]").filter((row) => row.getBoundingClientRect().top < innerHeight / 2);
-    const at = prompts.at(-1)?.dataset.at;
-    for (const link of all("[data-turn]")) {
-      const is = link.dataset.turn === at;
-      if (is && !link.classList.contains("here")) link.scrollIntoView({ block: "nearest" });
-      link.classList.toggle("here", is);
+    const seen = rowsOf().filter((row) => { const { top, bottom } = row.getBoundingClientRect(); return bottom > 50 && top < innerHeight; });
+    showPlace(Number(seen[0]?.dataset.at), Number(seen.at(-1)?.dataset.at));
+    const from = Number(seen.find((row) => row.getBoundingClientRect().bottom > innerHeight / 3)?.dataset.at ?? 0);
+    const links = all("[data-turn]"), here = links.findLast((link) => Number(link.dataset.turn) <= from);
+    for (const link of links) {
+      if (link === here && !link.classList.contains("here")) {
+        // Only the outline scrolls, never the page.
+        const aside = link.closest("aside"), { top, bottom } = link.getBoundingClientRect();
+        if (top < 120 || bottom > innerHeight) aside.scrollTop += top - innerHeight / 2;
+      }
+      link.classList.toggle("here", link === here);
     }
+    crumb.textContent = here ? $(".title", here).textContent : title;
+    crumb.dataset.to = here?.dataset.turn ?? "";
   };
+  crumb.onclick = () => { const row = document.getElementById(`e${crumb.dataset.to}`); if (row) goTo(row); else scrollTo({ top: 0 }); };
+
+  // Where one is on the timeline, what is under the pointer, and a part of it, chosen by dragging.
+  const shape = (name, within, attributes) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    within.append(made);
+    return made;
+  };
+  const showPlace = (first, last) => {
+    const plot = $(".timeline svg");
+    if (!plot) return;
+    $(".place", plot)?.remove();
+    const bars = all("a[data-at]", plot).filter((each) => each.dataset.at >= first && each.dataset.at <= last).map((each) => $("rect", each));
+    if (!bars.length) return;
+    const left = Math.min(...bars.map((bar) => bar.x.baseVal.value)), right = Math.max(...bars.map((bar) => bar.x.baseVal.value + bar.width.baseVal.value));
+    plot.prepend(shape("rect", plot, { class: "place", x: left - 2, y: 0, width: right - left + 4, height: plot.viewBox.baseVal.height - 20, rx: 3 }));
+  };
+  const zoom = async (first, last) => {
+    const made = await load(`${base}/timeline?from=${Math.round(first * 100)}&to=${Math.round(last * 100)}${query}`).catch(() => null);
+    if (made) { $("#timeline").replaceChildren(made); mark(); }
+  };
+  const tip = $("#tip");
+  let from, chosen, hasDragged = false;
+  const second = (event) => {
+    const svg = $(".timeline"), plot = $("svg", svg), box = plot.viewBox.baseVal, { left, width } = svg.getBoundingClientRect();
+    const scale = width / svg.viewBox.baseVal.width, x = (event.clientX - left) / scale;
+    const part = Math.min(Math.max((x - box.x) / box.width, 0), 1), { first, last } = svg.dataset;
+    return { x: box.x + part * box.width, at: Number(first) + part * (last - first) };
+  };
+  const strip = $("#timeline");
+  strip.addEventListener("pointerdown", (event) => {
+    hasDragged = false;
+    if (event.button || event.pointerType === "touch" || !event.target.closest(".timeline")) return;
+    event.preventDefault();
+    from = second(event);
+  });
+  strip.addEventListener("pointermove", (event) => {
+    const bar = event.target.closest("a[aria-label]");
+    tip.hidden = !bar;
+    if (bar) {
+      tip.textContent = bar.getAttribute("aria-label");
+      const { left, width, top } = bar.getBoundingClientRect();
+      tip.style.left = `${Math.min(Math.max(left + width / 2, 90), innerWidth - 90)}px`;
+      tip.style.top = `${top}px`;
+    }
+    if (!from) return;
+    const to = second(event);
+    if (Math.abs(to.x - from.x) < 6 && !chosen) return;
+    chosen ??= shape("rect", $(".timeline svg"), { class: "chosen", y: 0, height: 400 });
+    chosen.setAttribute("x", Math.min(from.x, to.x));
+    chosen.setAttribute("width", Math.abs(to.x - from.x));
+  });
+  strip.addEventListener("pointerleave", () => { tip.hidden = true; });
+  addEventListener("pointerup", (event) => {
+    if (from && chosen) { hasDragged = true; const { at } = second(event); zoom(Math.min(from.at, at), Math.max(from.at, at)); }
+    chosen?.remove();
+    from = chosen = undefined;
+  });
+  strip.addEventListener("click", (event) => {
+    if (hasDragged) { event.preventDefault(); event.stopPropagation(); }
+    if (event.target.id === "unzoom") { event.target.remove(); outline(); }
+  }, true);
+
+  // Finding in the whole session, also in what is not on the page. What is on it is marked.
+  const find = $("#find"), found = $("#found");
+  let finding;
+  const markFound = () => {
+    if (!CSS.highlights) return;
+    CSS.highlights.clear();
+    const words = find.value.trim().toLowerCase();
+    if (words.length < 2) return;
+    const ranges = [], walk = document.createTreeWalker(talk, NodeFilter.SHOW_TEXT);
+    for (let node = walk.nextNode(); node && ranges.length < 2000; node = walk.nextNode()) {
+      const text = node.data.toLowerCase();
+      for (let at = text.indexOf(words); at >= 0; at = text.indexOf(words, at + words.length)) ranges.push(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: at + words.length }));
+    }
+    CSS.highlights.set("found", new Highlight(...ranges));
+  };
+  find.oninput = () => {
+    clearTimeout(finding);
+    finding = setTimeout(async () => {
+      const words = find.value.trim();
+      const made = words && await load(`${base}/find?q=${encodeURIComponent(words)}`).catch(() => null);
+      if (words !== find.value.trim()) return;
+      found.hidden = !made;
+      $("#outline").hidden = Boolean(made);
+      found.replaceChildren(...(made ? made.childNodes : []));
+      markFound();
+    }, 180);
+  };
+  find.onkeydown = (event) => {
+    if (event.key === "Escape" && find.value) { find.value = ""; find.oninput(); }
+    if (event.key === "Enter" || event.key === "ArrowDown") { event.preventDefault(); $("a", found)?.focus(); if (event.key === "Enter") $("a", found)?.click(); }
+  };
+  // What was found stays found on the page that a hit leads to.
+  try { find.value = sessionStorage.getItem("outrider-find") ?? ""; sessionStorage.removeItem("outrider-find"); if (find.value) find.oninput(); } catch { /* It is asked for again then. */ }
+  found.addEventListener("click", (event) => { if (event.target.closest("a")) try { sessionStorage.setItem("outrider-find", find.value); } catch { /* as above */ } });
   let marking;
   addEventListener("scroll", () => { marking ??= setTimeout(() => { marking = undefined; mark(); }, 150); }, { passive: true });
   // A link to a row that is here goes there without loading.
@@ -258,7 +368,9 @@ if (talk) {
     const place = link && document.getElementById(link.getAttribute("href").split("#")[1]);
     if (!place || event.metaKey || event.ctrlKey) return;
     event.preventDefault();
+    try { sessionStorage.removeItem("outrider-find"); } catch { /* nothing was kept */ }
     history.replaceState(null, "", link.getAttribute("href"));
+    document.body.classList.remove("outline-on");
     goTo(place);
   });
 
@@ -306,6 +418,27 @@ function copyRow(row) {
   if (row) copy($(".said", row).innerText.trim(), "Copied");
 }
 
+// Code can be copied by itself: as it is, and of a change what a patch has.
+const codeCopy = $("#copy-code");
+let codeOf;
+function copyCode(pre) {
+  const lines = all(".l", pre);
+  const said = lines.length ? lines.map((line) => (pre.matches(".diff") ? line.dataset.s ?? "" : "") + line.textContent).join("") : pre.textContent;
+  copy(said.replace(/\n$/, ""), "Code copied");
+}
+document.addEventListener("pointerover", (event) => {
+  const pre = event.target.closest?.("pre");
+  if (!pre && event.target === codeCopy) return;
+  codeOf = pre;
+  codeCopy.hidden = !pre;
+  if (!pre) return;
+  const { top, right } = pre.getBoundingClientRect();
+  codeCopy.style.top = `${Math.max(top, 52) + 6}px`;
+  codeCopy.style.left = `${right - 6}px`;
+});
+addEventListener("scroll", () => { codeCopy.hidden = true; }, { passive: true });
+codeCopy.onclick = () => copyCode(codeOf);
+
 // Keys.
 function select(row) {
   for (const each of all(".row.current")) each.classList.remove("current");
@@ -336,15 +469,23 @@ function step(by, wanted = () => true) {
 const keys = {
   j: () => step(1), k: () => step(-1),
   n: () => step(1, (row) => row.matches(".prompt")), p: () => step(-1, (row) => row.matches(".prompt")),
+  x: () => step(1, (row) => row.matches(".failed") || $(".failed", row)), X: () => step(-1, (row) => row.matches(".failed") || $(".failed", row)),
   o: () => { const inside = all("details", current() ?? document.body).filter((each) => !each.parentElement.closest("details")); const open = inside.some((each) => !each.open); for (const each of inside) each.open = open; },
   e: () => { const inside = all("#talk details.call, #talk details.thought"); const open = inside.some((each) => !each.open && !each.matches(".agent-tree")); for (const each of inside) if (!each.matches(".agent-tree")) each.open = open; },
   g: () => { if (talk) location.href = `${talk.dataset.base}?start=1${talk.dataset.query}`; else scrollTo({ top: 0 }); },
   G: () => { if (talk && !$("#later").parentElement.hidden) location.href = `${talk.dataset.base}?${talk.dataset.query.slice(1)}`; else scrollTo({ top: document.documentElement.scrollHeight }); },
   f: () => $("#follow")?.click(), s: () => talk && toggleOutline(),
-  c: () => copyRow(current()),
+  c: () => (document.activeElement.matches("pre") ? copyCode(document.activeElement) : copyRow(current())),
+  d: () => $(".tabs a:not([aria-current])")?.click(),
   y: () => { const at = current()?.dataset.at; copy(at ? `${location.origin}${talk.dataset.base}?at=${at}${talk.dataset.query}#e${at}` : location.href, "Link copied"); },
   r: () => $("#resume")?.click(),
-  "/": () => { const field = $("#search"); if (field) field.focus(); else location.href = `${root}/?search`; },
+  "/": () => {
+    const field = $("#find") ?? $("#search");
+    if (!field) { location.href = `${root}/?search`; return; }
+    if (field.id === "find" && !field.checkVisibility()) toggleOutline();
+    field.focus();
+    field.select();
+  },
   u: () => { location.href = `${root}/`; },
   t: nextTheme,
   "?": () => { const help = $("#help"); if (help.open) help.close(); else help.showModal(); },
