@@ -7,11 +7,11 @@ Host and agent use the same class. Does no I/O and starts no tasks: bytes go in,
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections import OrderedDict
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, cast
+from uuid import uuid4
 
 from outrider.errors import TransportClosed, UsageError
 from outrider.wire import (
@@ -374,7 +374,7 @@ class Peer:
 
 def _id_maker() -> Callable[[int], str]:
     """Makes ids that no other peer makes."""
-    tag = os.urandom(4).hex()
+    tag = uuid4().hex[:8]
     return lambda number: f"req_{number}_{tag}"
 
 
