@@ -16,7 +16,7 @@ MOST_IN_A_FOLDER = 12
 MOST_LINES = 700
 # Only ever made smaller.
 MOST_MODULES = 291
-MOST_LINES_IN_ALL = 100_600
+MOST_LINES_IN_ALL = 100_550
 
 
 def modules(folder: Path) -> list[Path]:

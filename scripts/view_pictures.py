@@ -80,7 +80,7 @@ def take(folder: Path) -> None:
         view = app(place / "run.db", sessions, approvals, approve=True)
         address = stack.enter_context(served(view))
         page = stack.enter_context(chromium()).new_page(
-            base_url=address, viewport={"width": 1180, "height": 760}, color_scheme="light"
+            base_url=address, viewport={"width": 1180, "height": 860}, color_scheme="light"
         )
         page.goto(f"/?token={view.token}")
         for name, path in (

@@ -11,8 +11,6 @@ import re
 from functools import cache
 from typing import Final
 
-__all__ = ["chopped", "escaped_json", "one_line", "plain", "printable"]
-
 _REPLACED: Final = "\N{REPLACEMENT CHARACTER}"
 
 # Controls but for tab and newline, separators of lines, lone surrogates, and all default-ignorable characters

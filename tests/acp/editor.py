@@ -98,10 +98,10 @@ class Editor:
             await self.stream.send(json.dumps(frame).encode() + b"\n")
 
     async def begin(self, method: str, **params: Any) -> int:
-        self._id += 1
-        self._waiting[self._id] = method, anyio.Event()
-        await self.send({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        return self._id
+        id = self._id = self._id + 1
+        self._waiting[id] = method, anyio.Event()
+        await self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        return id
 
     def expect(self, id: int, method: str) -> int:
         self._waiting[id] = method, anyio.Event()

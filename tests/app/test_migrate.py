@@ -647,6 +647,7 @@ from claude_agent_sdk._version import __version__
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk._internal import client, query
 import claude_agent_sdk._internal.message_parser
+from claude_agent_sdk._internal.transport import subprocess_cli
 """
     reading = read_code(before, counterpart())
     assert (
@@ -657,10 +658,11 @@ from outrider.compat import __version__
 from outrider.compat._internal.message_parser import parse_message
 from outrider.compat._internal import client, query
 import claude_agent_sdk._internal.message_parser
+from outrider.compat._internal.transport import subprocess_cli
 """
     )
     rules = [(each.line, each.rule) for each in reading.findings]
-    assert rules == [(4, "private"), (5, "private"), (6, "import")]
+    assert rules == [(4, "private"), (5, "private"), (6, "import"), (7, "private")]
 
 
 def test_what_no_line_says_is_said_beside_the_changes(migrate: Any) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from outrider.compat import (
     ClaudeAgentOptions,
+    ClaudeSDKClient,
     InMemorySessionStore,
+    ProcessError,
     ResultError,
     ResultMessage,
     SessionKey,
@@ -19,7 +21,8 @@ from outrider.compat import (
     query,
 )
 from outrider.compat._options import translated_options
-from outrider.testing import Simulator, say
+from outrider.testing import RealAgent, Simulator, say, use_tool
+from tests.real_program import require_program
 
 pytestmark = pytest.mark.anyio
 
@@ -70,6 +73,26 @@ async def test_what_a_store_does_not_have_is_refused_as_without_one(place: Path)
             with pytest.raises(ResultError, match=unknown) as raised:
                 await result_of(options)
             assert (raised.value.exit_code, raised.value.subtype) == (1, "error_during_execution")
+
+
+@pytest.mark.real
+async def test_a_schema_that_claude_code_does_not_take_is_the_error_of_its_process() -> None:
+    for schema, is_taken in (({"type": "object"}, True), ({"type": "object", "unknown": 1}, False)):
+        script = [use_tool("StructuredOutput", a=1), say("one")]
+        with RealAgent(script, program=require_program(), otherwise=say("two")) as agent:
+            native = agent.options()
+            options = ClaudeAgentOptions(cli_path=native.cli_path, env=dict(native.env), cwd=native.cwd)
+            options.output_format = {"type": "json_schema", "schema": schema}
+            if is_taken:
+                assert (await result_of(options)).structured_output == {"a": 1}
+                continue
+            with pytest.raises(ProcessError, match="JSON Schema") as raised:
+                await result_of(options)
+            assert raised.value.exit_code == 1
+            async with ClaudeSDKClient(options) as client:
+                await client.query("hello")
+                with pytest.raises(ProcessError, match="JSON Schema"):
+                    _ = [each async for each in client.receive_response()]
 
 
 class Noting(InMemorySessionStore):

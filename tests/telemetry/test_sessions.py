@@ -32,7 +32,7 @@ from outrider.answers import ask
 from outrider.errors import AgentNotFound, OptionsError, OutputInvalid, ProcessExited, TurnFailed
 from outrider.options import Options
 from outrider.session import Session
-from outrider.telemetry import Telemetry
+from outrider.telemetry import Telemetry, _session
 from outrider.telemetry._spans import Branch, Call
 from outrider.testing import Simulator, answer, fail, hang, say, structured, subagent, use_tool
 from outrider.transcripts import MemoryStore
@@ -46,7 +46,12 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("anyio_backend", ["asyncio", "trio"])
-async def test_spans_of_tools_hooks_and_callbacks_nest(recorder: Recorder) -> None:
+async def test_spans_of_tools_hooks_and_callbacks_nest(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # However busy the machine is.
+    monkeypatch.setattr(_session, "_SLOW", 60.0)
+
     @outrider.tool
     async def look_up(ticket: int) -> str:
         """Look a ticket up."""
@@ -61,8 +66,8 @@ async def test_spans_of_tools_hooks_and_callbacks_nest(recorder: Recorder) -> No
         raise ValueError("secret")
 
     @outrider.hook("PreToolUse", matcher="look_up")
-    async def slow(_: Any) -> None:
-        await anyio.sleep(0.02)
+    async def watch(_: Any) -> None:
+        pass
 
     async def permit(request: outrider.PermissionRequest) -> bool:
         with recorder.tracer.start_as_current_span(f"permit {request.tool_name}"):
@@ -73,7 +78,7 @@ async def test_spans_of_tools_hooks_and_callbacks_nest(recorder: Recorder) -> No
         async with Session(
             transport=agent,
             tools=[look_up, block],
-            hooks=[slow],
+            hooks=[watch],
             permission=permit,
             telemetry=recorder.telemetry,
         ) as session:
@@ -85,8 +90,8 @@ async def test_spans_of_tools_hooks_and_callbacks_nest(recorder: Recorder) -> No
           invoke_agent Claude Code [response.finish_reasons=end_turn, usage.input_tokens=30, usage.output_tokens=15, turn.num_turns=3, turn.terminal_reason=completed]
             chat claude-opus-5-5 [usage.input_tokens=10]
             execute_tool mcp__tools__look_up [mcp.server=tools, tool.where=host]
+              * outrider.hook [hook.event=PreToolUse]
               * outrider.permission [decision=allow]
-              outrider.hook PreToolUse [hook.event=PreToolUse]
               permit mcp__tools__look_up
               in the tool
             chat claude-opus-5-5 [usage.input_tokens=10]
@@ -111,6 +116,23 @@ async def test_spans_of_tools_hooks_and_callbacks_nest(recorder: Recorder) -> No
     assert recorder.total("gen_ai.execute_tool.duration") == 2
     assert recorder.total("gen_ai.client.inference.duration") == 3
     assert metrics["outrider.process.count"] == {(): 0}
+
+
+async def test_answers_that_take_long_are_spans(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_session, "_SLOW", 0.0)
+
+    @outrider.hook("PreToolUse")
+    async def watch(_: Any) -> None:
+        pass
+
+    agent = Simulator([use_tool("Bash", command="touch made", tool_result="ok"), say("done")])
+    async with Session(
+        transport=agent, hooks=[watch], permission=lambda _: True, telemetry=recorder.telemetry
+    ) as session:
+        await session.ask("go")
+    recorder.check()
+    for name in ("outrider.hook PreToolUse", "outrider.permission Bash"):
+        assert recorder.parent(name) == "execute_tool Bash"
 
 
 async def test_sessions_and_subagents_side_by_side_keep_apart(recorder: Recorder) -> None:
@@ -484,6 +506,11 @@ async def test_labels_that_a_model_makes_up_come_to_an_end(recorder: Recorder) -
     labels = {dict(each)["gen_ai.tool.name"] for each in recorder.metrics()["gen_ai.execute_tool.duration"]}
     assert len(labels) == 201
     assert "_OTHER" in labels
+    for number in range(250):
+        recorder.telemetry.metrics.turn_ended(f"MadeUp{number}", "an agent")
+        recorder.telemetry.metrics.took(recorder.telemetry.metrics.start_seconds, 0, 1, {}, f"MadeUp{number}")
+    assert len(recorder.metrics()["outrider.turns"]) == 201
+    assert len(recorder.metrics()["outrider.process.start.duration"]) <= 202
 
 
 # One call for a whole process.

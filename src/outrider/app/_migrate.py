@@ -45,12 +45,11 @@ _MODULES: Final = (
     "_cli_version",
     "client",
     "query",
+    "_internal",
     *(
         f"_internal.{name}"
         for name in ("client", "message_parser", "query", "sessions", "transport", "transport.subprocess_cli")
     ),
-    # Last: the modules in it are its names.
-    "_internal",
 )
 _PRIVATE_PARTS: Final = ("_transport", "_query")
 """What programs use of a client that is not theirs to use. Outrider has some of it."""
@@ -101,8 +100,11 @@ class Reading(NamedTuple):
 
 def counterpart() -> Counterpart:
     """What there is in `outrider.compat`."""
-    there = {name: _public(f"{_NEW}.{name}") for name in _MODULES}
-    return {"": _public(_NEW) | {name for name in there if "." not in name}, **there}
+    there = {"": _public(_NEW)} | {name: _public(f"{_NEW}.{name}") for name in _MODULES}
+    parts = [name.rpartition(".") for name in _MODULES]
+    return {
+        name: names | {part for package, _, part in parts if package == name} for name, names in there.items()
+    }
 
 
 def _public(module: str) -> frozenset[str]:

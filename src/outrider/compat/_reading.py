@@ -7,7 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Final
 
 from outrider.compat._callbacks import has_to_block
-from outrider.compat._errors import CLIConnectionError, translated, translating
+from outrider.compat._errors import CLIConnectionError, ProcessError, translated, translating
 from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._options import translated_options
 from outrider.errors import OptionsError, OutriderError, SessionNotFound
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from outrider.compat._transport import Transport
     from outrider.compat._types.options import ClaudeAgentOptions
     from outrider.options import Options
-    from outrider.session import Reader
     from outrider.wire import Message
 
 
@@ -72,17 +71,19 @@ _NARROWER: Final = frozenset((*SYSTEM_SUBTYPES.values(), UnknownSystemMessage)).
 class MessageReader:
     """Reads messages one by one; several readers do not take them from each other."""
 
-    def __init__(self, reader: Reader, failed: ResultMessage | None = None) -> None:
-        self._reader = reader
+    def __init__(self, session: Session) -> None:
+        self._reader = aiter(session)
         self.ready: Iterator[Message] = iter(())
         """Those that have come and were not taken yet."""
-        self._failed = failed
+        self._failed: ResultMessage | None = None
         """The last result, if it was an error and nothing was begun after it."""
+        self._special = _SPECIAL if session.options.output_format is None else _SPECIAL | {InitMessage}
+        self._is_schema_taken = True
 
     def fork(self) -> MessageReader:
         """Another reader, which begins where this one is."""
-        other = MessageReader(self._reader.fork(), self._failed)
-        other.ready = copy(self.ready)
+        other = copy(self)
+        other._reader, other.ready = self._reader.fork(), copy(self.ready)
         return other
 
     def __aiter__(self) -> Self:
@@ -119,7 +120,7 @@ class MessageReader:
 
     def _shown(self, batch: list[Message]) -> list[Message]:
         kinds = self._reader.kinds
-        if self._failed is not None or not _SPECIAL.isdisjoint(kinds):
+        if self._failed is not None or not self._special.isdisjoint(kinds):
             batch = [message for message in batch if self._is_shown(message)]
         if not _NARROWER.isdisjoint(kinds):
             batch = [as_in_reference(message) for message in batch]
@@ -128,8 +129,13 @@ class MessageReader:
     def _is_shown(self, message: Message) -> bool:
         if isinstance(message, ResultMessage):
             self._failed = message if message.is_error else None
+            if message.is_success and message.structured_output is None and not self._is_schema_taken:
+                # Of one in its arguments, as in the reference, Claude Code says so and exits.
+                raise ProcessError("Claude Code does not take the JSON Schema of output_format", 1)
         elif isinstance(message, _NEW_WORK):
             self._failed = None
+            if isinstance(message, InitMessage) and InitMessage in self._special and message.tools:
+                self._is_schema_taken = "StructuredOutput" in message.tools
         elif isinstance(message, MalformedLine):
             log.debug("output of the agent that is not a message: %s", message.text)
             return False

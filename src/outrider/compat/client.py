@@ -65,7 +65,7 @@ class ClaudeSDKClient:
         )
         try:
             session = self._session = await opened(self.options, transport)
-            self._reader = MessageReader(aiter(session))
+            self._reader = MessageReader(session)
             self._transport, self._query = transport, Query(session, self, transport)
             if first is not None:
                 with translating():

@@ -158,7 +158,7 @@ class MessageStream(AsyncGenerator["Message", None]):
         with translating():
             self._turn = await session.send(prompt, until="idle", keep=False)
             session.end_input()
-        return MessageReader(aiter(session))
+        return MessageReader(session)
 
     async def _raise_what_is_left(self) -> None:
         """What went wrong on our side of a run that the agent ended well."""

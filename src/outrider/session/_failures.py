@@ -35,6 +35,7 @@ from outrider.wire import (
     UNSUPPORTED_REQUEST,
     ApiRetryMessage,
     AssistantMessage,
+    InitMessage,
     RateLimitEvent,
     ResultMessage,
 )
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from outrider.transports import Transport
     from outrider.wire import Message
     from outrider.wire.control import Request
-
-__all__ = ["failure_of", "failure_of_retry", "hide_known", "refusal", "startup_failure", "why_lost"]
 
 
 class Case(NamedTuple):
@@ -386,12 +385,13 @@ def _missing_output(
     results = [message, *(each for each in messages if isinstance(each, ResultMessage))]
     if any(result.structured_output is not None for result in results):
         return None
-    return OutputInvalid(
-        result=message,
-        messages=messages,
-        message="The model answered with text alone",
-        hint="Say in the prompt that the answer is to be given in that form; `result` has the text.",
-    )
+    said = "The model answered with text alone"
+    hint = "Say in the prompt that the answer is to be given in that form; `result` has the text."
+    tools = next((each.tools for each in messages if isinstance(each, InitMessage)), None)
+    if tools and "StructuredOutput" not in tools:
+        said = "Claude Code does not take the JSON Schema, and has not told the model of it"
+        hint = "It refuses keywords that it does not know; `claude -p --json-schema` says what it refuses."
+    return OutputInvalid(result=message, messages=messages, message=said, hint=hint)
 
 
 def _limit(message: ResultMessage, options: Options | None, name: str) -> float | None:

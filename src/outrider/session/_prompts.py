@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from outrider.session._connection.connection import Connection
     from outrider.session._streams.turn_state import TurnState
 
-__all__ = ["Part", "Priority", "Prompt", "document", "has_files", "image", "is_prompt_stream", "make_message"]
-
-
 IMAGE_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 PDF: Final = "application/pdf"
 TEXT: Final = "text/plain"

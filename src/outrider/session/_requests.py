@@ -21,9 +21,6 @@ from outrider.wire import JsonObject, control
 from outrider.wire.choices import PermissionMode
 from outrider.wire.control import Request
 
-__all__ = ["Requests", "Timeout", "UNSET", "Unset", "check_fields"]
-
-
 T = TypeVar("T")
 
 

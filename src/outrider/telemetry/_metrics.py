@@ -38,7 +38,7 @@ _CALLS: Final = tuple(1 << power for power in range(8))
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "cache_read.input_tokens", "cache_write.input_tokens")
 _TOKEN_TYPES: Final = {"input_tokens": "input", "output_tokens": "output"}
-_BOUNDED: Final = (n.TOOL_NAME, n.AGENT_NAME, n.REQUEST_MODEL)
+_BOUNDED: Final = (n.TOOL_NAME, n.AGENT_NAME, n.REQUEST_MODEL, n.ERROR_TYPE, n.OUTCOME)
 _POOL_STATES: Final = ("starting", "warm", "busy", "idle", "closing")
 
 
@@ -150,7 +150,8 @@ class Metrics:
         self._gauges = gauges
 
     def bounded(self, labels: Labels) -> Labels:
-        """Labels whose names may come from a model, with all beyond the first ones put together."""
+        """Labels that could have any number of values, because a model or a program makes them up: all beyond
+        the first ones are put together."""
         for name in _BOUNDED:
             if (value := labels.get(name)) is not None:
                 known = self._values[name]
@@ -164,7 +165,9 @@ class Metrics:
     @harmless
     def took(self, what: Histogram, began: int, ended: int, labels: Labels, error: str | None = None) -> None:
         """Record how long something took, from two times in nanoseconds."""
-        what.record((ended - began) / 1e9, labels if error is None else {**labels, n.ERROR_TYPE: error})
+        if error is not None:
+            labels = self.bounded({**labels, n.ERROR_TYPE: error})
+        what.record((ended - began) / 1e9, labels)
 
     @harmless
     def agent_ended(self, branch: Branch, ended: int, labels: Labels, error: str | None) -> None:
@@ -174,7 +177,7 @@ class Metrics:
         self._tool_calls.record(branch.tool_calls, labels)
 
     def turn_ended(self, outcome: str, agent: str) -> None:
-        self._turns.add(1, {**self.bounded({n.AGENT_NAME: agent}), n.OUTCOME: outcome})
+        self._turns.add(1, self.bounded({n.AGENT_NAME: agent, n.OUTCOME: outcome}))
 
     def used(self, usage: Usage, model: str | None, provider: str) -> None:
         """Count what was used, by model where that is known, and else as that of `model`."""

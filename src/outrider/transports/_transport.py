@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from outrider.command import Command
     from outrider.errors import OutriderError
 
-__all__ = ["Interceptor", "Unreachable", "intercept", "intercepted", "is_intercepted"]
-
-
 Sendable: TypeAlias = bytes | bytearray | memoryview | Json | Value
 """What can be written as one message: text or bytes of one line, a frame, or any JSON value."""
 

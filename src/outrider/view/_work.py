@@ -304,4 +304,5 @@ def _pool_plot(history: Sequence[tuple[float, PoolStats]]) -> Markup:
     )
     names = (("processes", "processes"), ("busy", "busy"), ("waiting", "queue"))
     legend = h("p.note", [h("span", name, class_=f"legend {kind}") for name, kind in names])
-    return Markup(drawn + legend)
+    top = h("p.note.scale", f"{most:,}")
+    return Markup(top + drawn + legend)

@@ -93,6 +93,18 @@ async def test_the_model_may_not_give_any() -> None:
         assert caught.value.result.text == "only words"
 
 
+async def test_a_schema_that_is_not_taken_is_not_blamed_on_the_model() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "discriminator": {"propertyName": "a"},
+    }
+    with real_agent(otherwise=say("only words")) as agent:
+        options = agent.options(output_format={"type": "json_schema", "schema": schema})
+        with pytest.raises(OutputInvalid, match=r"does not take the JSON Schema.*--json-schema"):
+            await run("work", options)
+
+
 class Picky(msgspec.Struct):
     """What a schema cannot say: the agent lets it pass."""
 

@@ -22,9 +22,6 @@ from outrider.errors import TranscriptDamaged, UsageError
 from outrider.redaction import MASK
 from outrider.wire import Json, JsonObject
 
-__all__ = ["Recording", "TimelineEntry", "TraceRecord", "TraceRun", "read_trace", "timeline"]
-
-
 VERSION: Final = 1
 
 Direction: TypeAlias = Literal["host->cli", "cli->host", "stderr", "meta", "note"]

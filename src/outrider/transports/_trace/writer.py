@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     from outrider.options import Trace
     from outrider.transports._trace.format import StrPath
 
-__all__ = ["RunTrace", "TraceFile", "Traced", "new_trace_path", "open_trace", "traced"]
-
-
 log = logging.getLogger("outrider.trace")
 
 _MARGIN: Final = 8192

@@ -162,6 +162,11 @@ def _axis(first: float, last: float, scale: float, height: int) -> Iterator[Mark
     step = next((each for each in _STEPS if each * scale >= 90), _STEPS[-1])
     for number in range(ceil(first / step), int(last / step) + 1):
         place = _LEFT + (number * step - first) * scale
-        label = lasting(number * step).replace(".0 s", " s").replace(" 0 s", "").replace(" 0 m", "")
+        label = (
+            (lasting(number * step) if number else "0 s")
+            .replace(".0 s", " s")
+            .replace(" 0 s", "")
+            .replace(" 0 m", "")
+        )
         anchor = "start" if place < _LEFT + 10 else "end" if place > _WIDTH - 30 else "middle"
         yield h("text.tick", label, x=f"{place:.0f}", y=height - 4, text_anchor=anchor)

@@ -28,6 +28,8 @@ CLIP: Final = 8_000
 PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Not SVG, which is a document with a will of its own."""
 
+_INLINE: Final = 80
+"""Characters of a list or an object that stands in one line."""
 _MOST_DIFF: Final = 400
 """Lines of a diff that are shown at once."""
 _LONGEST_SHOWN: Final = 1_000
@@ -348,9 +350,12 @@ def block_element(block: JsonObject, shown: Shown, offset: int, place: int) -> M
     return h("p.note", f"({', '.join(filter(None, (kind or 'something', media)))})")
 
 
-def value_element(value: object) -> Markup:
-    """JSON, with colors."""
+def value_element(value: object, *, inline: int = 0) -> Markup:
+    """JSON, with colors; in one line if it is so short."""
     try:
+        written = json.dumps(value, ensure_ascii=False)
+        if len(written) <= inline:
+            return h("code", written)
         written = json.dumps(value, indent=2, ensure_ascii=False)
     except (RecursionError, ValueError):
         written = "(nested too deeply to be shown)"
@@ -368,7 +373,7 @@ def fields_element(input: JsonObject, shown: Shown, offset: int) -> Body:
         elif isinstance(value, bool | int | float) or value is None:
             cell = h("code", json.dumps(value))
         else:
-            cell = value_element(DEFAULT.mask_json(value) if shown.redact else value)
+            cell = value_element(DEFAULT.mask_json(value) if shown.redact else value, inline=_INLINE)
         if shown.redact and DEFAULT.is_secret_key(name):
             cell = h("code", "***")
         rows.append(h("div", h("dt", name), h("dd", cell)))
