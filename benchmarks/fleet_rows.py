@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -51,6 +51,8 @@ def measure(folder: Path, *, quick: bool) -> Iterator[Row]:
     if has_ray:
         best = _best_with_ray(options, tasks, rounds)
         yield Row("ray", "the same on Ray, on this machine", best["ray"], best["bare"])
+        title = "one task more on Ray, against a remote function that calls `run()`"
+        yield Row("ray-more", title, best["ray-more"], best["remote-more"])
     empty.unlink()
 
 
@@ -92,6 +94,27 @@ async def _mapped(
     return took
 
 
+async def _remote(options: Options, tasks: int) -> Seconds:
+    """What a user of Ray would write: as many at once as there are processors."""
+    import ray
+
+    function: Any = ray.remote(_ask)
+    begin = started()
+    texts = await asyncio.gather(*(function.remote(options) for _ in range(tasks)))
+    took = begin()
+    assert len(texts) == tasks
+    return took
+
+
+async def _more(way: Callable[[int], Awaitable[Seconds]], tasks: int) -> Seconds:
+    few, many = await way(tasks // 4), await way(tasks // 4 + tasks)
+    return Seconds(many.cpu - few.cpu, many.wall - few.wall)
+
+
+def _ask(options: Options) -> str:
+    return anyio.run(partial(run, "go", options=options)).text
+
+
 def _best_with_ray(options: Options, tasks: int, rounds: int) -> dict[str, Seconds]:
     """The cluster is there before, and each run finds it. CPU is that of this process alone."""
     import ray
@@ -108,6 +131,9 @@ def _best_with_ray(options: Options, tasks: int, rounds: int) -> dict[str, Secon
         ways: dict[str, Callable[[], Awaitable[Seconds]]] = {
             "bare": partial(_gathered, options, tasks),
             "ray": partial(_mapped, options, tasks, engine="ray"),
+            # Without what a run takes to begin: about a second for the process of the mailbox.
+            "ray-more": partial(_more, lambda count: _mapped(options, count, engine="ray"), tasks),
+            "remote-more": partial(_more, partial(_remote, options), tasks),
         }
         return _best(ways, rounds, tasks)
     finally:

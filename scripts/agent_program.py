@@ -149,13 +149,13 @@ def main(root: Path = ROOT) -> None:
         return
     try:
         if shutil.which("npm"):
-            told = f"Claude Code {VERSION} for the tests, 370 MB from npm; AGENT=no does without"
+            told = f"Claude Code {VERSION} for the tests, 370 MB from npm; AGENT=no leaves it out"
             print(f"== installing {told}", flush=True)
         install(root, VERSION)
     except Failed as reason:
         root.mkdir(exist_ok=True)
         missing(root).write_text(str(reason), encoding="utf-8")
-        print(f"== the real program is not here ({reason}): its tests are skipped", flush=True)
+        print(f"== Claude Code is not installed ({reason}): its tests are skipped", flush=True)
         return
     for other in root.iterdir():
         if other.is_dir() and not other.name.startswith("new-") and other.name != VERSION:

@@ -121,7 +121,7 @@ def main(*arguments: str) -> None:
         return
     reason = install(packages) if "--apt" in arguments else "APT=yes installs them with apt-get"
     if reason:
-        print(f"== {' and '.join(packages)}: not here ({reason}); their tests are skipped", flush=True)
+        print(f"== {' and '.join(packages)}: not installed ({reason}); their tests are skipped", flush=True)
 
 
 if __name__ == "__main__":

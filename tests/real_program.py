@@ -37,7 +37,7 @@ def require_program() -> str:
     path = program()
     if not path.exists():
         reason = missing().read_text(encoding="utf-8") if missing().exists() else "`make test` installs it"
-        pytest.skip(f"the real program is not here ({reason})")
+        pytest.skip(f"Claude Code is not installed ({reason})")
     return str(path)
 
 

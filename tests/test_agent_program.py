@@ -72,4 +72,4 @@ def test_where_it_cannot_be_had_one_line_says_why(
     assert missing(root).read_text() == reason
     assert [path.name for path in root.iterdir()] == ["missing.txt"]
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == f"== the real program is not here ({reason}): its tests are skipped"
+    assert last == f"== Claude Code is not installed ({reason}): its tests are skipped"

@@ -277,7 +277,7 @@ def test_a_file_that_is_wrong_is_refused(content: str, said: str, shell: Shell) 
         (("--address", "auto"), "--address is for --engine ray. Give both."),
         (("--approvals", "ftp://there"), "there is no session store for 'ftp://there'"),
         (("--patience", "1"), "--patience is for --approvals. Give both."),
-        (("--approvals", "a.db", "--patience", "-1"), "`--patience` must be a number of seconds"),
+        (("--approvals", "a.db", "--patience", "-1"), "`--patience` must be a finite number of seconds"),
         (("--budget-usd", "-1"), "`--budget-usd` must be "),
         (("--tries", "0"), "`--tries` must be "),
         (("--output", "nowhere.json"), "--output: nowhere.json cannot be read: No such file or directory."),
@@ -427,6 +427,10 @@ def test_tasks_are_submitted_to_a_database_and_workers_run_them(
         assert look("report", url, "-f", "csv").count("done") == 2
         write_tasks(here.folder, {"prompt": "More", "id": "x"})
         assert here.run("fleet", "submit", "tasks.jsonl", url, "--append").err.startswith("1 task submitted")
+        again = here.run("fleet", "submit", "tasks.jsonl", url, "--append", "-j", "2")
+        assert again.err.startswith(
+            "The batch has its flags from its first `submit`: those given here are not"
+        )
         done = here.run("fleet", "work", url, "--json")
         assert [json.loads(line)["text"] for line in done.out.splitlines()] == ["I did: More"]
         done = here.run("fleet", "submit", "tasks.jsonl", "a.db")

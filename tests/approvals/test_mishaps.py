@@ -3,6 +3,7 @@ ever."""
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from outrider.approvals import ApprovalSettled, SessionParked
 from outrider.errors import ApiFailed, OptionsError, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
-from outrider.testing import answer, fail, say, use_tool
+from outrider.testing import Answer, Request, ToolUse, answer, fail, say, use_tool
 from outrider.transcripts import MemoryStore
 from outrider.transcripts.stores._base import Place
 from outrider.transcripts.stores._heads import Change, Conflict, Record
@@ -468,10 +469,11 @@ async def test_a_damaged_record_hides_no_other(caplog: pytest.LogCaptureFixture)
 # A turn that ends too early.
 
 
-async def test_a_session_goes_on_until_a_turn_has_ended_with_the_decision() -> None:
+@AGENTS
+async def test_a_session_goes_on_until_a_turn_has_ended_with_the_decision(playing: Any) -> None:
     approvals = parking()
     broken = fail(500)
-    async with simulated(use_tool("Bash", command=MAKE), broken, say("All done.")) as (make, folder):
+    async with playing(use_tool("Bash", command=MAKE), broken, say("All done.")) as (make, folder):
         options = make(permission=POLICY, approvals=approvals, env={"CLAUDE_CODE_MAX_RETRIES": "0"})
         id, pending = await parked(options)
         await approvals.decide(pending.id, True)
@@ -496,7 +498,8 @@ async def test_a_prompt_goes_on_as_well() -> None:
         assert await approvals.list() == ()
 
 
-async def test_a_prompt_that_comes_while_a_call_is_parked_does_not_destroy_it() -> None:
+@AGENTS
+async def test_a_prompt_that_comes_while_a_call_is_parked_does_not_destroy_it(playing: Any) -> None:
     class Late(Approvals):
         sent: outrider.Turn[Any] | None = None
 
@@ -508,7 +511,7 @@ async def test_a_prompt_that_comes_while_a_call_is_parked_does_not_destroy_it() 
 
     approvals = Late(MemoryStore(), patience=0)
     again = (use_tool("Bash", command=MAKE), say("All done."))
-    async with simulated(*WAIT, *again) as (make, folder):
+    async with playing(*WAIT, *again) as (make, folder):
         options = make(permission=POLICY, approvals=approvals)
         async with Session(options) as session:
             (pending,) = (await session.ask("Make it")).pending
@@ -520,10 +523,11 @@ async def test_a_prompt_that_comes_while_a_call_is_parked_does_not_destroy_it() 
         assert made(folder) == 1
 
 
-async def test_a_fork_leaves_the_call_to_a_session_that_is_open(tmp_path: Path) -> None:
+@AGENTS
+async def test_a_fork_leaves_the_call_to_a_session_that_is_open(playing: Any, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path}/approvals.db"
     async with (
-        simulated(*ONE, use_tool("Bash", command=MAKE), say("All done.")) as (make, folder),
+        playing(*ONE, use_tool("Bash", command=MAKE), say("All done.")) as (make, folder),
         Approvals(place, patience=0) as approvals,
         Approvals(place, patience=0) as others,
     ):
@@ -590,3 +594,44 @@ async def test_what_is_settled_is_kept_up_to_a_size() -> None:
         await approvals.change(asked.id, lambda one, now: one.gone_on(now))
     kept = await approvals.list(session_id=SESSION)
     assert [each.input["number"] for each in kept] == [3, 2]
+
+
+async def test_a_session_that_one_of_its_hooks_mentions_can_be_dropped() -> None:
+    async with simulated(say("Hello.")) as (make, _):
+
+        async def begin() -> None:
+            known: list[Session] = []
+
+            @outrider.hook("PreToolUse")
+            def look(_: object) -> None:
+                assert known
+
+            known.append(Session(make(approvals=parking(), hooks=[look])))
+            await known[0].connect()
+            await known[0].ask("Hello")
+
+        await begin()
+        with pytest.warns(ResourceWarning, match="dropped without being closed"):
+            gc.collect()
+
+
+@AGENTS
+async def test_several_sessions_go_on_at_once(playing: Any) -> None:
+    def act(request: Request) -> Answer | ToolUse:
+        has_made = "tool_result" in str(request.messages)
+        return say("All done.") if has_made else use_tool("Bash", command=MAKE)
+
+    approvals = parking()
+    async with playing(otherwise=act) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        ids = [(await parked(options))[0] for _ in range(3)]
+        for each in await approvals.list():
+            await approvals.decide(each.id, True)
+
+        async def go_on(id: str) -> None:
+            assert (await outrider.go_on(id, options)).text == "All done."
+
+        async with anyio.create_task_group() as tasks:
+            for id in ids:
+                tasks.start_soon(go_on, id)
+        assert (made(folder), await approvals.list()) == (3, ())

@@ -223,6 +223,17 @@ async def test_outcomes_of_a_run_with_a_journal_hold_no_messages(anyio_backend: 
     assert plain.text == kept.text == without.text
 
 
+@pytest.mark.anyio
+async def test_only_what_this_run_does_not_have_is_read_from_the_journal(tmp_path: Path) -> None:
+    place = tmp_path / "run.db"
+    async with map(["one", "two", "three"], engine=Stub(), journal=place, concurrency=1) as run:
+        assert (await anext(run)).text == "did one"
+    again = resume(place, engine=Stub())
+    outcomes = await again
+    assert [outcome.text for outcome in outcomes] == ["did one", "did two", "did three"]
+    assert [outcome.number for outcome in again._written(frozenset((0, 2)))] == [1]
+
+
 KILLED = """
 import anyio, sys
 from outrider.fleet._workspaces import make_root

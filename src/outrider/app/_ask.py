@@ -17,7 +17,7 @@ from rich.text import Text
 
 from outrider import allow, deny
 from outrider._display import chopped, one_line, printable
-from outrider.app._render import call_in_words, counted, shortened, tool_name
+from outrider.app._render import as_json, call_in_words, counted, shortened, tool_name
 from outrider.handlers import decline
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Sheet:
                 self.quote(value, style, before=sign)
             else:
                 style = "cyan" if field == "command" else ""
-                self.fact(label, value if isinstance(value, str) else _json(value), style)
+                self.fact(label, value if isinstance(value, str) else as_json(value), style)
         if not input:
             self.quote("(nothing)", "dim")
 
@@ -180,10 +180,6 @@ def _leaves(
             yield from _leaves(each, f"{label}[{number}]", field, depth + 1)
     elif depth or value:
         yield label, field, value
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 # Answers.

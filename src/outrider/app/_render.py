@@ -203,11 +203,12 @@ def call_in_words(name: str, input: Mapping[str, object], cwd: str | None = None
     if isinstance(telling, str):
         text = _relative(telling, cwd) if name not in ("Bash", "WebFetch") else telling
     else:
-        text = " ".join(f"{key}={_value(value)}" for key, value in input.items())
+        text = " ".join(f"{key}={as_json(value)}" for key, value in input.items())
     return shortened(one_line(text))
 
 
-def _value(value: object) -> str:
+def as_json(value: object) -> str:
+    """A value on one line; what JSON has no form for, as text."""
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 

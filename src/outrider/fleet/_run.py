@@ -150,8 +150,8 @@ class Run(Generic[Output_co]):
         """
         async with self:
             ended = {outcome.number: outcome async for outcome in self}
-        for outcome in await run_sync(self._written):
-            ended.setdefault(outcome.number, outcome)
+        for outcome in await run_sync(self._written, frozenset(ended)):
+            ended[outcome.number] = outcome
         return [ended[number] for number in sorted(ended)]
 
     def __await__(self) -> Generator[object, None, list[Outcome[Output_co]]]:
@@ -170,11 +170,13 @@ class Run(Generic[Output_co]):
             ended_at=time.time(),
         )
 
-    def _written(self) -> list[Outcome[Output_co]]:
+    def _written(self, known: frozenset[int] = frozenset()) -> list[Outcome[Output_co]]:
+        """What the journal has, without those that are `known`: texts may be long."""
         if self.journal is None:
             return []
         with self.journal.reader() as journal:
-            return [self._plan.typed(outcome) for outcome in journal.outcomes()]
+            found = (outcome for outcome in journal.outcomes() if outcome.number not in known)
+            return [self._plan.typed(outcome) for outcome in found]
 
     # Beginning and end.
 

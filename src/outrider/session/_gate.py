@@ -92,7 +92,14 @@ class Gate(Observer):
     def __init__(self, approvals: Approvals, options: Options, observe: Observe) -> None:
         self._approvals = approvals
         self._observe = observe
-        self._options = options
+        # Not the options: they may lead to the session, which could not be dropped then.
+        self._resume = options.resume
+        self._is_fork = options.fork_session
+        self._is_resumed = options.resume is not None or options.continue_conversation
+        policy = options.permission if isinstance(options.permission, Policy) else None
+        self._policy = policy if policy is not None and policy.otherwise is None else None
+        callbacks = {"AskUserQuestion": options.on_question, "ExitPlanMode": options.on_plan}
+        self._answered = {tool for tool, callback in callbacks.items() if callback is not None}
         self._claim = uuid4().hex
         self._loaded: set[str] = set()
         """The sessions whose approvals are known."""
@@ -106,6 +113,8 @@ class Gate(Observer):
         self.own_turn: TurnState | None = None
         """In which the agent is about to go on with a call."""
         self._is_offered = False
+        self._session_id = ""
+        """As hooks name it, also before Claude Code has said which one it resumes."""
         self._told: list[str] = []
         """What the model is told about, with the next prompt."""
         self._taken_up: dict[str, TurnState | None] = {}
@@ -119,31 +128,31 @@ class Gate(Observer):
         self.trace_of: Callable[[str], str] = lambda _: ""
         """The span of the turn that makes a call, if there is telemetry."""
 
-    def guarded(self) -> Options:
+    def guarded(self, options: Options) -> Options:
         """The options, with hooks that ask, and a permission callback that does."""
-        hooks: dict[Any, list[Any]] = {event: list(given) for event, given in self._options.hooks.items()}
+        hooks: dict[Any, list[Any]] = {event: list(given) for event, given in options.hooks.items()}
         functions: dict[str, Any] = {"PreToolUse": self._before, "PostToolUse": self._after}
         for event, function in {**functions, "PostToolUseFailure": self._after}.items():
             # Last: what another hook denies is not asked about, and what it changes is.
             hooks.setdefault(event, []).append(Hook(function, event, timeout=None))
-        given = self._options.permission
+        given = options.permission
         if isinstance(given, Policy):
             given = msgspec.structs.replace(given, otherwise=_Asker(self, given.otherwise))
-        return self._options.replace(hooks=hooks, permission=_Asker(self, given))
+        return options.replace(hooks=hooks, permission=_Asker(self, given))
 
     # The session's life.
 
     async def begin(self) -> None:
         """Find out what the session was left with. Raises `SessionBusy` if somebody else has it open, and a
         `StoreError`."""
-        if self._options.resume is not None:
-            await self._load(self._options.resume)
+        if self._resume is not None:
+            await self._load(self._resume)
 
     async def _load(self, session_id: str) -> None:
-        for each in await self._approvals.list(session_id=session_id):
-            self._known.setdefault(each.id, each)
-        left = [each for each in self._known.values() if each.is_open]
-        if left and not self._options.fork_session:
+        found = await self._approvals.list(session_id=session_id)
+        self._known = {each.id: each for each in found} | self._known
+        left = [each for each in found if each.is_open]
+        if left and not self._is_fork:
             await self._leases.ensure(_lease_key(session_id))
             ended = [each.id for each in left if each.state in ("done", "unknown")]
             self._taken_up.update(dict.fromkeys(ended))
@@ -151,9 +160,8 @@ class Gate(Observer):
 
     async def _enter(self, session_id: str) -> None:
         """Before a call is decided: know what its session has asked for."""
-        options = self._options
-        is_resumed = options.resume is not None or options.continue_conversation
-        if is_resumed and not options.fork_session and session_id not in self._loaded:
+        self._session_id = session_id
+        if self._is_resumed and not self._is_fork and session_id not in self._loaded:
             # It was named by its title, or is the latest.
             await self._load(session_id)
         self._is_offered = True
@@ -304,8 +312,13 @@ class Gate(Observer):
     async def _before(self, hook_input: PreToolUseInput, context: HookContext) -> Answer | None:
         began = perf_counter()
         call = _Call(
-            *(hook_input.session_id, hook_input.tool_name, hook_input.tool_input, hook_input.tool_use_id),
-            *(hook_input.cwd, hook_input.agent_id is None, True),
+            session_id=hook_input.session_id,
+            tool=hook_input.tool_name,
+            input=hook_input.tool_input,
+            id=hook_input.tool_use_id,
+            cwd=hook_input.cwd,
+            can_wait=hook_input.agent_id is None,
+            can_defer=True,
         )
         decided = await self._decide(call, lambda: self._reason(hook_input, context))
         if decided is None:
@@ -337,14 +350,12 @@ class Gate(Observer):
 
     def _reason(self, hook_input: PreToolUseInput, context: HookContext) -> str | None:
         """Why somebody has to be asked about a call; None: nobody."""
-        options, tool = self._options, hook_input.tool_name
-        callbacks = {"AskUserQuestion": options.on_question, "ExitPlanMode": options.on_plan}
+        tool = hook_input.tool_name
         if tool in KINDS:
-            return None if callbacks[tool] is not None else "the agent asks"
-        policy = options.permission
-        if not isinstance(policy, Policy) or policy.otherwise is not None:
+            return None if tool in self._answered else "the agent asks"
+        if self._policy is None:
             return None
-        explained = policy.decide(call_of_hook(hook_input, context), context.names_of_tools())
+        explained = self._policy.decide(call_of_hook(hook_input, context), context.names_of_tools())
         # By a rule: where none applies, Claude Code decides whether to ask.
         return explained.by if explained.decision == "ask" and explained.rule is not None else None
 
@@ -353,8 +364,13 @@ class Gate(Observer):
     async def ask_for(self, request: PermissionRequest, reason: str) -> Answer:
         """Ask about a call that Claude Code asks about."""
         call = _Call(
-            *(request.session.id or "", request.tool_name, request.tool_input, request.tool_use_id or ""),
-            *(request.session.info.cwd or "", request.agent_id is None, False),
+            session_id=self._session_id or request.session.id or "",
+            tool=request.tool_name,
+            input=request.tool_input,
+            id=request.tool_use_id or "",
+            cwd=request.session.info.cwd or "",
+            can_wait=request.agent_id is None,
+            can_defer=False,
         )
         reason = reason or request.decision_reason or "Claude Code asks"
         _, answer = cast("tuple[Approval, Answer]", await self._decide(call, lambda: reason))
@@ -421,7 +437,7 @@ class Gate(Observer):
 
     def _is_inherited(self, approval: Approval) -> bool:
         """Whether it is one of the session that this one was forked from."""
-        return self._options.fork_session and approval.session_id == self._options.resume
+        return self._is_fork and approval.session_id == self._resume
 
     async def _step(self, approval: Approval, call: _Call) -> Answer:
         change = self._approvals.change

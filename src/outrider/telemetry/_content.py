@@ -63,7 +63,7 @@ class Content:
         try:
             shown = self._hidden(value)
             longest = _LIMIT
-            while len(text := _json(_cut(shown, longest))) > _LIMIT:
+            while len(text := msgspec.json.encode(_cut(shown, longest), enc_hook=str)) > _LIMIT:
                 if longest <= _SHORTEST:
                     return f'"… ({len(text):,} bytes)"'
                 longest //= 2
@@ -130,10 +130,6 @@ def _cut(value: object, longest: int) -> object:
     if isinstance(value, str):
         return value if len(value) <= longest else value[:longest] + "…"
     return _mapped(lambda inner: _cut(inner, longest), value)
-
-
-def _json(value: object) -> bytes:
-    return msgspec.json.encode(value, enc_hook=str)
 
 
 # Messages in the form of the conventions.

@@ -51,7 +51,7 @@ def test_where_nothing_can_be_installed_one_line_says_so(
     monkeypatch.setenv("PATH", str(tmp_path))
     installing.main("--apt")
     assert capsys.readouterr().out == (
-        "== postgresql and redis-server: not here (apt-get is missing); their tests are skipped\n"
+        "== postgresql and redis-server: not installed (apt-get is missing); their tests are skipped\n"
     )
 
 

@@ -88,8 +88,11 @@ def submit_tasks(
     tasks = _tasks(file, settings)
     with PostgresJournal(journal, writing=True) as opened:
         new = opened.add(numbered(tasks, placed=not append), append=append)
-        if not append or opened.meta(META) is None:
+        is_begun = append and opened.meta(META) is not None
+        if not is_begun:
             settings.keep(opened)
+    if is_begun and (settings.batch or settings.fields):
+        terminal.note("The batch has its flags from its first `submit`: those given here are not kept.")
     terminal.note(
         f"{counted(new, 'task')} submitted. To run them: outrider fleet work {shown_journal(journal)}"
     )

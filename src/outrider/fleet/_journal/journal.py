@@ -336,7 +336,7 @@ def other_task(number: int, journal: str) -> OptionsError:
     """A task is not the one that the journal has."""
     return OptionsError(
         f"`tasks[{number}]` differs from the task that {journal!r} has there",
-        hint="Resume the journal without tasks, or give another one for other tasks.",
+        hint="Resume the journal without tasks, or give another one. To a database, `append` adds them.",
     )
 
 

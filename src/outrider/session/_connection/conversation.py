@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     from outrider.handlers import Shape
     from outrider.options import Options
-    from outrider.protocol import Turns
     from outrider.session._connection.observers import SessionFollower
     from outrider.session._gate import Gate
     from outrider.session._prompts import Prompt, Prompts
@@ -58,8 +57,10 @@ log = logging.getLogger("outrider.session")
 
 async def wait_idle(connection: Connection) -> None:
     """Wait until no turn and no background work is left."""
-    routing = connection.routing
-    while not connection.is_closed and (routing.outstanding or not _is_quiet(routing.turns)):
+    routing, turns = connection.routing, connection.routing.turns
+    while not connection.is_closed and (
+        routing.outstanding or not (turns.is_over or turns.run is RunState.QUIET)
+    ):
         await routing.everything.wait_changed()
 
 
@@ -83,10 +84,6 @@ async def _wait_closed(connection: Connection) -> None:
         await connection.routing.everything.wait_changed()
 
 
-def _is_quiet(turns: Turns) -> bool:
-    return turns.is_over or turns.run is RunState.QUIET
-
-
 T = TypeVar("T")
 
 
@@ -108,7 +105,7 @@ class Conversation:
             from outrider.session._gate import Gate
 
             self.gate = Gate(options.approvals, options, self.event_feed)
-            options = self.gate.guarded()
+            options = self.gate.guarded(options)
         self.own_turn: tuple[TurnState, Position | None] | None = None
         """What the agent does by itself after a resume, if a call was left open, and where to read it."""
         self.handlers = Handlers(options, self.event_feed)

@@ -46,7 +46,7 @@ class Bench:
     async def made(self) -> AsyncGenerator[Transport]:
         """A new one, that is closed at the end whatever happens."""
         self.doing("it was made")
-        async with opened(self._make, _is_transport, "transport") as made:
+        async with opened(self._make, lambda made: isinstance(made, Transport), "transport") as made:
             transport = cast("Transport", made)
             try:
                 yield transport
@@ -100,10 +100,6 @@ class Bench:
         except Exception as error:
             raise Violation(f"{what}: {error!r}, which is no `ConnectionLost`") from error
         raise Violation(f"{what}: no error, and {given!r}")
-
-
-def _is_transport(made: object) -> bool:
-    return isinstance(made, Transport)
 
 
 async def together(*functions: Callable[[], Coroutine[Any, Any, object]]) -> None:
