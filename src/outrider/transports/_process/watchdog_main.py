@@ -17,18 +17,14 @@ import sys
 import time
 from _thread import start_new_thread
 
-if __package__:
+TYPE_CHECKING = False
+if TYPE_CHECKING or __package__:
     from outrider.transports._process.processes import Leader, Tree, processes, use_psutil
     from outrider.transports._process.removal import remove_tree, sweep
 else:  # as a program of its own, it finds nothing but what is beside it
     sys.path.insert(0, os.path.dirname(__file__))
-    from processes import (  # type: ignore[import-not-found,no-redef]
-        Leader,
-        Tree,
-        processes,
-        use_psutil,
-    )
-    from removal import remove_tree, sweep  # type: ignore[import-not-found,no-redef]
+    from processes import Leader, Tree, processes, use_psutil
+    from removal import remove_tree, sweep
 
     del sys.path[0]
 
