@@ -74,6 +74,10 @@ SUITES = {
         ),
     ),
     "langsmith": Suite("langsmith==0.14.17", ("tests/unit_tests/wrappers/test_claude_agent_sdk_hooks.py",)),
+    # Its tests are inside of it.
+    "posthog": Suite(
+        "posthog==7.91.1", ("posthog/test/ai/claude_agent_sdk/test_*.py",), ("posthog/**/*.py",)
+    ),
 }
 
 INSTRUMENTORS = {
@@ -83,6 +87,7 @@ INSTRUMENTORS = {
     "with_datadog": "ddtrace==4.16.0",
     "with_langsmith": "langsmith==0.14.17",
     "with_logfire": "logfire==5.2.0",
+    "with_posthog": "posthog==7.91.1",
 }
 """The programs of `tests/compat/instrumentors`, and the package that each is about."""
 

@@ -228,6 +228,15 @@ async def test_edits_are_diffs(tmp_path: Path) -> None:
         assert {each["status"] for each in editor.of("tool_call_update")} >= {"completed"}
 
 
+async def test_marks_for_the_model_are_not_shown(tmp_path: Path) -> None:
+    async with served(options([use_tool("Gone"), say("No.")], permission=lambda _: True)) as editor:
+        await begin(editor, tmp_path)
+        await editor.prompt("Go.")
+        (shown,) = editor.call_of(editor.of("tool_call")[0]["toolCallId"])["content"]
+        assert "Gone" in shown["content"]["text"]
+        assert "tool_use_error" not in shown["content"]["text"]
+
+
 async def test_todos_are_a_plan(tmp_path: Path) -> None:
     todos = [
         {"content": "Look", "status": "completed", "activeForm": "Looking"},

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import gc
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import outrider
 from outrider import Approval, Approvals, Policy, Session, allow, deny
 from outrider.answers import ask
 from outrider.approvals import ApprovalSettled, SessionParked
-from outrider.errors import ApiFailed, OptionsError, SessionBusy, StoreError, UsageError
+from outrider.errors import ApiFailed, OptionsError, ProcessExited, SessionBusy, StoreError, UsageError
 from outrider.fleet import ResilientSession
 from outrider.session import _gate
 from outrider.testing import Answer, Request, ToolUse, answer, fail, say, use_tool
@@ -57,7 +59,9 @@ async def claimed(approvals: Approvals, id: str) -> None:
 async def left_with(approvals: Approvals, session_id: str | None) -> Approval:
     """A call that was parked, but not written to the transcript: its process was killed in between."""
     asked = await approvals.ask(session_id or "", "Bash", {"command": MAKE}, tool_use_id="toolu_1")
-    return await approvals.change(asked.id, lambda one, now: one.parked(now, is_deferred=True))
+    return await approvals.change(
+        asked.id, lambda one, now: one.parked(now, is_deferred=True, tool_use_id="toolu_1")
+    )
 
 
 # A call that waits is not destroyed.
@@ -540,6 +544,45 @@ async def test_a_fork_leaves_the_call_to_a_session_that_is_open(playing: Any, tm
                 assert "makes this call" in refusals(await fork.go_on())[0]
             (left,) = await approvals.list()
             assert (left.state, made(folder)) == ("granted", 0)
+
+
+@pytest.mark.real
+async def test_a_question_outlives_the_program() -> None:
+    approvals = parking(patience=20.0)
+    again = (use_tool("Bash", command=MAKE), say("All done."))
+    async with real(say("Hello."), use_tool("Bash", command=MAKE), *again) as (make, folder):
+        options = make(permission=POLICY, approvals=approvals)
+        async with Session(options) as session:
+            await session.ask("Hello")
+            turn = await session.send("Make it")
+            while not (found := await approvals.list()):  # noqa: ASYNC110 - as another process would
+                await anyio.sleep(0.01)
+            assert session.pid is not None
+            os.kill(session.pid, signal.SIGKILL)
+            with pytest.raises(ProcessExited):
+                await turn.result()
+        assert await approvals.list() == tuple(found)
+        await approvals.decide(found[0].id, True)
+        assert (await outrider.go_on(found[0].session_id, options)).text == "All done."
+        assert (made(folder), await approvals.list()) == (1, ())
+
+
+@AGENTS
+async def test_a_call_that_is_made_again_too_early_is_one_question(playing: Any) -> None:
+    approvals = parking()
+    again = (use_tool("Bash", command=MAKE), say("All done."))
+    async with playing(*WAIT, *again) as (make, folder):
+        options = make(permission=callback, approvals=approvals)
+        async with Session(options) as session:
+            (first,) = (await session.ask("Make it")).pending
+            (then,) = (await session.ask("Now")).pending
+            # By now it is known that somebody has to decide, so the call itself can wait.
+            assert (then.id, first.is_deferred, then.is_deferred) == (first.id, False, True)
+        async with Session(options.replace(resume=first.session_id)) as session:
+            assert [each.id for each in (await session.go_on()).pending] == [first.id]
+        await approvals.decide(first.id, True)
+        assert (await outrider.go_on(first.session_id, options)).text == "All done."
+        assert (made(folder), await approvals.list()) == (1, ())
 
 
 async def test_a_worker_outlives_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:

@@ -35,7 +35,9 @@ _TOOLS: Final[Mapping[schema.ToolKind, str]] = {
     "think": "Agent Task TodoWrite TaskCreate TaskUpdate TaskList TaskGet",
     "switch_mode": "EnterPlanMode ExitPlanMode",
 }
-_KINDS: Final = {name: kind for kind, names in _TOOLS.items() for name in names.split()}
+_KINDS: Final[Mapping[str, schema.ToolKind]] = {
+    name: kind for kind, names in _TOOLS.items() for name in names.split()
+}
 _PATHS: Final = ("file_path", "notebook_path", "filePath", "path")
 _LONGEST_TITLE: Final = 200
 _MOST_OLD_TEXT: Final = 1024 * 1024
@@ -170,7 +172,8 @@ class ToolCall:
 
     def _part(self, part: JsonObject, *, is_error: bool) -> Content | None:
         if part.get("type") == "text" and isinstance(part.get("text"), str):
-            text = part["text"]
+            # Claude Code marks its own errors for the model.
+            text = part["text"].removeprefix("<tool_use_error>").removesuffix("</tool_use_error>")
             if not text.strip():
                 return None
             return _words(f"```console\n{text.rstrip()}\n```" if self.kind == "execute" or is_error else text)

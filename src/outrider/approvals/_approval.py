@@ -134,10 +134,10 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         self._require("claimed")
         return replace(self, state="unknown")
 
-    def parked(self, now: float, *, is_deferred: bool) -> Approval:
+    def parked(self, now: float, *, is_deferred: bool, tool_use_id: str) -> Approval:
         """The session does not wait for it any longer."""
         self._require("pending")
-        return replace(self, is_deferred=is_deferred)
+        return replace(self, is_deferred=is_deferred, tool_use_id=tool_use_id)
 
     def withdrawn(self, now: float) -> Approval:
         """Nobody needs the decision any more."""

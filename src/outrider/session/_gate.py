@@ -394,13 +394,16 @@ class Gate(Observer):
             decided = await self._approvals.wait(asked, self._approvals.patience)
             return asked, await self._answer(decided, call)
         except anyio.get_cancelled_exc_class():
-            # The turn was interrupted, or the session closed: nobody waits for it.
-            with anyio.CancelScope(shield=True), suppress(OutriderError):
-                await self._approvals.change(asked.id, Approval.withdrawn)
+            # The turn was interrupted, or the session closed: nobody waits for it. If Claude Code was lost,
+            # the session can go on with the decision.
+            if self.connection is None or self.connection.error is None:
+                with anyio.CancelScope(shield=True), suppress(OutriderError):
+                    await self._approvals.change(asked.id, Approval.withdrawn)
             raise
 
     async def _known_call(self, call_id: str, digest: str) -> Approval | None:
-        """The approval that a call was parked for: this very call, or one like it that was granted."""
+        """The approval that a call was parked for: this very call, or one like it that was granted, or that
+        the model makes again too early."""
         begun = self.claims.get(call_id)
         # The newest first: that a call was asked about before may have been withdrawn.
         for id, known in reversed(list(self._known.items())):
@@ -409,7 +412,8 @@ class Gate(Observer):
                 continue
             now = self._known[id] = await self._approvals.get(id)
             if now.is_for(digest):
-                if is_same or begun == id or now.state == "granted":
+                is_early = now.state == "pending" and not now.is_deferred
+                if is_same or is_early or begun == id or now.state == "granted":
                     return now
             elif is_same and now.state in ("claimed", "done", "unknown"):
                 # With what was approved, or not at all.
@@ -448,7 +452,7 @@ class Gate(Observer):
                 )
                 return deny(_NOT_HERE)
             case "pending":
-                return await self._park(approval, can_defer=call.can_defer)
+                return await self._park(approval, call)
             case "granted":
                 if self._is_inherited(approval):
                     try:
@@ -480,7 +484,8 @@ class Gate(Observer):
             case _:
                 return deny(_ONCE)
 
-    async def _park(self, approval: Approval, *, can_defer: bool) -> Answer:
+    async def _park(self, approval: Approval, call: _Call) -> Answer:
+        can_defer = call.can_defer
         # One at a time: of two that are deferred, Claude Code loses the first.
         async with self._writing:
             if can_defer and any(each.is_deferred and each.id != approval.id for each in self.pending):
@@ -489,7 +494,7 @@ class Gate(Observer):
             while True:
                 # The next prompt would destroy a call that is deferred. One may come while that is written.
                 can_defer = can_defer and not self._has_prompts_behind
-                step = partial(Approval.parked, is_deferred=can_defer)
+                step = partial(Approval.parked, is_deferred=can_defer, tool_use_id=call.id)
                 parked = await self._approvals.change(approval.id, step)
                 if not (can_defer and self._has_prompts_behind):
                     break
