@@ -379,7 +379,7 @@ class Bench:
         yield header("sessions at once, a turn each", self.title)
         costs: dict[int, float] = {}
         for count in (few, usual, most):
-            best = self._best_session(program, "many", count, 5 if count < most else 3)
+            best = self._best_session(program, "many", count, 7 if count < most else 3)
             costs[count] = best["ours"]["cpu"] / count
             for key, title in (("cpu", f"CPU of one of {count}"), ("wall", "  wall time of all")):
                 share = count if key == "cpu" else 1
@@ -392,10 +392,8 @@ class Bench:
                     goal = f"≤ {GROWTH_GOAL:g}{TIMES} of that with {few}"
                     figure = replace(figure, goal=goal, is_met=is_met)
                 yield row(self._add(figure), milliseconds)
-        bare = min(_bare_sessions(program, usual) for _ in range(3))
-        yield note(
-            f"the programs alone, with subprocess.Popen: {milliseconds(bare)} of wall time for {usual}"
-        )
+            if count == usual:
+                yield from self._bare(program, count, {side: took["wall"] for side, took in best.items()})
         held = {side: child.order("held", program, count=few) for side, child in self._children.items()}
         for key, most_held in (("descriptors", 4), ("threads", 0)):
             theirs = held["theirs"][key] if "theirs" in held else None
@@ -406,6 +404,17 @@ class Bench:
             yield row(self._add(figure), lambda number: f"{number:g}")
         short.unlink()
         yield ""
+
+    def _bare(self, program: Path, count: int, wall: dict[str, float]) -> Iterator[str]:
+        """What the programs take with no library at all, and what is left of the wall time for the sides."""
+        bare = min(_bare_sessions(program, count) for _ in range(7))
+        title = "  the programs alone, `Popen`"
+        yield row(self._add(Figure(f"many-{count}-bare", title, "seconds", bare, bare)), milliseconds)
+        theirs = wall["theirs"] - bare if "theirs" in wall else None
+        figure = Figure(
+            f"many-{count}-beyond", "  what the sessions add", "seconds", wall["ours"] - bare, theirs
+        )
+        yield row(self._add(figure), milliseconds)
 
     def _answers(self) -> Iterator[str]:
         count, rounds = (1000, 3) if self._quick else (5000, 7)

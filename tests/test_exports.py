@@ -131,7 +131,7 @@ INTERNAL = {
     },
     "outrider.transports._process.watchdog_main": {
         *("clean_up", "end_all", "end_groups", "is_signalled", "main", "signal_all", "signal_while_there"),
-        *("sweep_all", "wait_for_death"),
+        *("sweep_all", "take_note", "wait_for_death"),
     },
     "outrider.transports._trace.writer": {"Lines", "Masking", "RunTrace", "new_trace_path", "open_trace"},
     "outrider.transports._transport": {"Inbox", "Pipe", "line_of"},
@@ -203,3 +203,36 @@ def test_a_package_without_its_library_names_the_extra(package: str, library: st
 
 def test_the_package_is_typed() -> None:
     assert (Path(outrider.__file__).parent / "py.typed").exists()
+
+
+FIRST_QUERY = """
+import asyncio, sys
+from outrider.compat import ClaudeAgentOptions, CLINotFoundError, query
+
+async def main():
+    async for _ in query(prompt="Hello", options=ClaudeAgentOptions(cli_path="/no/such/program")):
+        pass
+
+try:
+    asyncio.run(main())
+except CLINotFoundError:
+    print(*sorted(sys.modules))
+"""
+
+
+def test_a_query_of_the_drop_in_loads_what_it_needs() -> None:
+    """Hundreds of classes that few programs use would take a tenth of a short run."""
+    loaded = subprocess.run([sys.executable, "-c", FIRST_QUERY], capture_output=True, text=True, check=True)
+    heavy = {"compat._types.messages", "handlers._tools", "transcripts.stores._sqlite", "wire.control._mcp"}
+    unwanted = {f"outrider.{name}" for name in (*heavy, "wire.control._settings", "wire.shapes")}
+    assert unwanted & {*loaded.stdout.split()} == set()
+
+
+def test_the_watchdog_loads_little() -> None:
+    """It starts beside each host, while that starts its first agent."""
+    program = ROOT / "src/outrider/transports/_process"
+    code = f"import sys; sys.path.insert(0, {str(program)!r}); import watchdog_main; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert {"json", "re", "tempfile", "typing"} & {*done.stdout.split()} == set()

@@ -164,9 +164,7 @@ def test_without_proc_the_watchdog_ends_the_groups(monkeypatch: pytest.MonkeyPat
 
         anyio.run(start)
         groups = [*(one.pid for one in transports), 2**22 + 1]
-        notes: dict[int, dict[str, object]] = {
-            number: {"group": group, "started": 0, "folder": None} for number, group in enumerate(groups)
-        }
+        notes = {number: (group or 0, 0, "") for number, group in enumerate(groups)}
         _watchdog_main.clean_up(f"test{os.getpid()}", notes)
         assert own_processes() == []
         wait_for(lambda: not any(one.is_alive for one in transports))

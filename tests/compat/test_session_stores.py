@@ -25,7 +25,8 @@ from outrider.compat._sessions.stores import (
     rename_session_via_store,
     tag_session_via_store,
 )
-from outrider.compat._types.messages import SessionKey, SessionStore, SessionStoreEntry
+from outrider.compat._types.messages import SessionKey, SessionStoreEntry
+from outrider.compat._types.options import SessionStore
 from outrider.transcripts import MemoryStore, SqliteStore, offers
 from outrider.transcripts import SessionStore as NativeStore
 from outrider.wire import JsonObject

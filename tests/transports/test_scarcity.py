@@ -266,7 +266,7 @@ def is_locked(path: Path) -> bool:
 
 def test_a_note_that_the_watchdog_cannot_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
-    os.write(writing, b'{"do":"wat\n{"do":"watch","number":2,"group":1,"started":1,"folder":null}\n')
+    os.write(writing, b"1 1\x002 1 1 \0")
     os.close(writing)
     try:
         assert set(_watchdog_main.wait_for_death(os.getppid(), reading)) == {2}

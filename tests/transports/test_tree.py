@@ -233,10 +233,7 @@ def test_the_watchdog_ends_what_is_ours_and_removes_the_folders(
     monkeypatch.setattr(_watchdog_main, "POLITE_SECONDS", 0.05)
     folder = tmp_path / "folder"
     folder.mkdir()
-    children: dict[int, dict[str, object]] = {
-        1: {"group": marked.pid, "started": 0, "folder": str(folder)},
-        2: {"group": stranger.pid, "started": 0, "folder": None},
-    }
+    children = {1: (marked.pid, 0, str(folder)), 2: (stranger.pid, 0, "")}
     _watchdog_main.clean_up(HOST, children)
     assert marked.process.wait() == -signal.SIGTERM
     assert is_alive(stranger)
@@ -247,8 +244,8 @@ def test_the_watchdog_hears_of_children_until_the_host_is_dead(
     stranger: Stranger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reading, writing = os.pipe()
-    watch = b'{"do":"watch","number":%d,"group":1,"started":1,"folder":null}\n'
-    os.write(writing, watch % 1 + watch % 2 + b'{"do":"release","number":1}\n')
+    watch = b"%d 1 1 \0"
+    os.write(writing, watch % 1 + watch % 2 + b"1\0")
     # The pipe stays open, as if a worker of the host held it: its death alone tells.
     monkeypatch.setattr(os, "getppid", lambda: stranger.pid)
     stranger.process.kill()

@@ -56,139 +56,155 @@ if TYPE_CHECKING:
     from outrider.compat._tools import create_sdk_mcp_server as create_sdk_mcp_server
     from outrider.compat._tools import tool as tool
     from outrider.compat._transport import Transport as Transport
-    from outrider.compat.client import ClaudeSDKClient as ClaudeSDKClient
-    from outrider.compat.query import query as query
-    from outrider.compat.types import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
-    from outrider.compat.types import AgentDefinition as AgentDefinition
-    from outrider.compat.types import AssistantMessage as AssistantMessage
-    from outrider.compat.types import BackgroundTaskSummary as BackgroundTaskSummary
-    from outrider.compat.types import BaseHookInput as BaseHookInput
-    from outrider.compat.types import CanUseTool as CanUseTool
-    from outrider.compat.types import CanUseToolShadowedWarning as CanUseToolShadowedWarning
-    from outrider.compat.types import ClaudeAgentOptions as ClaudeAgentOptions
-    from outrider.compat.types import ContentBlock as ContentBlock
-    from outrider.compat.types import ContextUsageCategory as ContextUsageCategory
-    from outrider.compat.types import ContextUsageResponse as ContextUsageResponse
-    from outrider.compat.types import ConversationResetMessage as ConversationResetMessage
-    from outrider.compat.types import CwdChangedHookSpecificOutput as CwdChangedHookSpecificOutput
-    from outrider.compat.types import DeferredToolUse as DeferredToolUse
-    from outrider.compat.types import EffortLevel as EffortLevel
-    from outrider.compat.types import ElicitationHookSpecificOutput as ElicitationHookSpecificOutput
-    from outrider.compat.types import (
+    from outrider.compat._types.hooks import BackgroundTaskSummary as BackgroundTaskSummary
+    from outrider.compat._types.hooks import BaseHookInput as BaseHookInput
+    from outrider.compat._types.hooks import CwdChangedHookSpecificOutput as CwdChangedHookSpecificOutput
+    from outrider.compat._types.hooks import ElicitationHookSpecificOutput as ElicitationHookSpecificOutput
+    from outrider.compat._types.hooks import (
         ElicitationResultHookSpecificOutput as ElicitationResultHookSpecificOutput,
     )
-    from outrider.compat.types import FastModeDisabledReason as FastModeDisabledReason
-    from outrider.compat.types import FastModeState as FastModeState
-    from outrider.compat.types import FileChangedHookSpecificOutput as FileChangedHookSpecificOutput
-    from outrider.compat.types import ForkSessionResult as ForkSessionResult
-    from outrider.compat.types import HookCallback as HookCallback
-    from outrider.compat.types import HookContext as HookContext
-    from outrider.compat.types import HookEffort as HookEffort
-    from outrider.compat.types import HookEventMessage as HookEventMessage
-    from outrider.compat.types import HookInput as HookInput
-    from outrider.compat.types import HookJSONOutput as HookJSONOutput
-    from outrider.compat.types import HookMatcher as HookMatcher
-    from outrider.compat.types import McpSdkServerConfig as McpSdkServerConfig
-    from outrider.compat.types import McpServerConfig as McpServerConfig
-    from outrider.compat.types import McpServerConnectionStatus as McpServerConnectionStatus
-    from outrider.compat.types import McpServerInfo as McpServerInfo
-    from outrider.compat.types import McpServerStatus as McpServerStatus
-    from outrider.compat.types import McpServerStatusConfig as McpServerStatusConfig
-    from outrider.compat.types import McpStatusResponse as McpStatusResponse
-    from outrider.compat.types import McpToolAnnotations as McpToolAnnotations
-    from outrider.compat.types import McpToolInfo as McpToolInfo
-    from outrider.compat.types import Message as Message
-    from outrider.compat.types import MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput
-    from outrider.compat.types import MessageOrigin as MessageOrigin
-    from outrider.compat.types import MessageOriginKind as MessageOriginKind
-    from outrider.compat.types import MirrorErrorMessage as MirrorErrorMessage
-    from outrider.compat.types import ModelUsage as ModelUsage
-    from outrider.compat.types import NotificationHookInput as NotificationHookInput
-    from outrider.compat.types import NotificationHookSpecificOutput as NotificationHookSpecificOutput
-    from outrider.compat.types import PermissionDeniedHookSpecificOutput as PermissionDeniedHookSpecificOutput
-    from outrider.compat.types import PermissionMode as PermissionMode
-    from outrider.compat.types import PermissionRequestHookInput as PermissionRequestHookInput
-    from outrider.compat.types import (
+    from outrider.compat._types.hooks import FileChangedHookSpecificOutput as FileChangedHookSpecificOutput
+    from outrider.compat._types.hooks import HookCallback as HookCallback
+    from outrider.compat._types.hooks import HookContext as HookContext
+    from outrider.compat._types.hooks import HookEffort as HookEffort
+    from outrider.compat._types.hooks import HookInput as HookInput
+    from outrider.compat._types.hooks import HookJSONOutput as HookJSONOutput
+    from outrider.compat._types.hooks import HookMatcher as HookMatcher
+    from outrider.compat._types.hooks import (
+        MessageDisplayHookSpecificOutput as MessageDisplayHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import NotificationHookInput as NotificationHookInput
+    from outrider.compat._types.hooks import NotificationHookSpecificOutput as NotificationHookSpecificOutput
+    from outrider.compat._types.hooks import (
+        PermissionDeniedHookSpecificOutput as PermissionDeniedHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import PermissionRequestHookInput as PermissionRequestHookInput
+    from outrider.compat._types.hooks import (
         PermissionRequestHookSpecificOutput as PermissionRequestHookSpecificOutput,
     )
-    from outrider.compat.types import PermissionResult as PermissionResult
-    from outrider.compat.types import PermissionResultAllow as PermissionResultAllow
-    from outrider.compat.types import PermissionResultDeny as PermissionResultDeny
-    from outrider.compat.types import PermissionUpdate as PermissionUpdate
-    from outrider.compat.types import PostModelSwitchHookSpecificOutput as PostModelSwitchHookSpecificOutput
-    from outrider.compat.types import PostToolBatchHookSpecificOutput as PostToolBatchHookSpecificOutput
-    from outrider.compat.types import PostToolUseFailureHookInput as PostToolUseFailureHookInput
-    from outrider.compat.types import (
+    from outrider.compat._types.hooks import (
+        PostModelSwitchHookSpecificOutput as PostModelSwitchHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import (
+        PostToolBatchHookSpecificOutput as PostToolBatchHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import PostToolUseFailureHookInput as PostToolUseFailureHookInput
+    from outrider.compat._types.hooks import (
         PostToolUseFailureHookSpecificOutput as PostToolUseFailureHookSpecificOutput,
     )
-    from outrider.compat.types import PostToolUseHookInput as PostToolUseHookInput
-    from outrider.compat.types import PostToolUseHookSpecificOutput as PostToolUseHookSpecificOutput
-    from outrider.compat.types import PreCompactHookInput as PreCompactHookInput
-    from outrider.compat.types import PreModelSwitchHookSpecificOutput as PreModelSwitchHookSpecificOutput
-    from outrider.compat.types import PreToolUseHookInput as PreToolUseHookInput
-    from outrider.compat.types import PreToolUseHookSpecificOutput as PreToolUseHookSpecificOutput
-    from outrider.compat.types import RateLimitEvent as RateLimitEvent
-    from outrider.compat.types import RateLimitInfo as RateLimitInfo
-    from outrider.compat.types import RateLimitStatus as RateLimitStatus
-    from outrider.compat.types import RateLimitType as RateLimitType
-    from outrider.compat.types import ResultMessage as ResultMessage
-    from outrider.compat.types import SandboxIgnoreViolations as SandboxIgnoreViolations
-    from outrider.compat.types import SandboxNetworkConfig as SandboxNetworkConfig
-    from outrider.compat.types import SandboxSettings as SandboxSettings
-    from outrider.compat.types import SdkBeta as SdkBeta
-    from outrider.compat.types import SdkPluginConfig as SdkPluginConfig
-    from outrider.compat.types import SDKSessionInfo as SDKSessionInfo
-    from outrider.compat.types import ServerToolName as ServerToolName
-    from outrider.compat.types import ServerToolResultBlock as ServerToolResultBlock
-    from outrider.compat.types import ServerToolUseBlock as ServerToolUseBlock
-    from outrider.compat.types import SessionCronSummary as SessionCronSummary
-    from outrider.compat.types import SessionKey as SessionKey
-    from outrider.compat.types import SessionListSubkeysKey as SessionListSubkeysKey
-    from outrider.compat.types import SessionMessage as SessionMessage
-    from outrider.compat.types import SessionStartHookSpecificOutput as SessionStartHookSpecificOutput
-    from outrider.compat.types import SessionStore as SessionStore
-    from outrider.compat.types import SessionStoreEntry as SessionStoreEntry
-    from outrider.compat.types import SessionStoreFlushMode as SessionStoreFlushMode
-    from outrider.compat.types import SessionStoreListEntry as SessionStoreListEntry
-    from outrider.compat.types import SessionSummaryEntry as SessionSummaryEntry
-    from outrider.compat.types import SettingSource as SettingSource
-    from outrider.compat.types import StopHookInput as StopHookInput
-    from outrider.compat.types import StopHookSpecificOutput as StopHookSpecificOutput
-    from outrider.compat.types import StreamEvent as StreamEvent
-    from outrider.compat.types import SubagentStartHookInput as SubagentStartHookInput
-    from outrider.compat.types import SubagentStartHookSpecificOutput as SubagentStartHookSpecificOutput
-    from outrider.compat.types import SubagentStopHookInput as SubagentStopHookInput
-    from outrider.compat.types import SubagentStopHookSpecificOutput as SubagentStopHookSpecificOutput
-    from outrider.compat.types import SystemInitData as SystemInitData
-    from outrider.compat.types import SystemInitMcpServer as SystemInitMcpServer
-    from outrider.compat.types import SystemInitPlugin as SystemInitPlugin
-    from outrider.compat.types import SystemInitPluginError as SystemInitPluginError
-    from outrider.compat.types import SystemMessage as SystemMessage
-    from outrider.compat.types import TaskBudget as TaskBudget
-    from outrider.compat.types import TaskNotificationMessage as TaskNotificationMessage
-    from outrider.compat.types import TaskNotificationOriginSubkind as TaskNotificationOriginSubkind
-    from outrider.compat.types import TaskNotificationStatus as TaskNotificationStatus
-    from outrider.compat.types import TaskProgressMessage as TaskProgressMessage
-    from outrider.compat.types import TaskStartedMessage as TaskStartedMessage
-    from outrider.compat.types import TaskUpdatedMessage as TaskUpdatedMessage
-    from outrider.compat.types import TaskUpdatedStatus as TaskUpdatedStatus
-    from outrider.compat.types import TaskUsage as TaskUsage
-    from outrider.compat.types import TextBlock as TextBlock
-    from outrider.compat.types import ThinkingBlock as ThinkingBlock
-    from outrider.compat.types import ThinkingConfig as ThinkingConfig
-    from outrider.compat.types import ThinkingConfigAdaptive as ThinkingConfigAdaptive
-    from outrider.compat.types import ThinkingConfigDisabled as ThinkingConfigDisabled
-    from outrider.compat.types import ThinkingConfigEnabled as ThinkingConfigEnabled
-    from outrider.compat.types import ToolPermissionContext as ToolPermissionContext
-    from outrider.compat.types import ToolResultBlock as ToolResultBlock
-    from outrider.compat.types import ToolUseBlock as ToolUseBlock
-    from outrider.compat.types import UserMessage as UserMessage
-    from outrider.compat.types import (
+    from outrider.compat._types.hooks import PostToolUseHookInput as PostToolUseHookInput
+    from outrider.compat._types.hooks import PostToolUseHookSpecificOutput as PostToolUseHookSpecificOutput
+    from outrider.compat._types.hooks import PreCompactHookInput as PreCompactHookInput
+    from outrider.compat._types.hooks import (
+        PreModelSwitchHookSpecificOutput as PreModelSwitchHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import PreToolUseHookInput as PreToolUseHookInput
+    from outrider.compat._types.hooks import PreToolUseHookSpecificOutput as PreToolUseHookSpecificOutput
+    from outrider.compat._types.hooks import SessionCronSummary as SessionCronSummary
+    from outrider.compat._types.hooks import SessionStartHookSpecificOutput as SessionStartHookSpecificOutput
+    from outrider.compat._types.hooks import StopHookInput as StopHookInput
+    from outrider.compat._types.hooks import StopHookSpecificOutput as StopHookSpecificOutput
+    from outrider.compat._types.hooks import SubagentStartHookInput as SubagentStartHookInput
+    from outrider.compat._types.hooks import (
+        SubagentStartHookSpecificOutput as SubagentStartHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import SubagentStopHookInput as SubagentStopHookInput
+    from outrider.compat._types.hooks import SubagentStopHookSpecificOutput as SubagentStopHookSpecificOutput
+    from outrider.compat._types.hooks import (
         UserPromptExpansionHookSpecificOutput as UserPromptExpansionHookSpecificOutput,
     )
-    from outrider.compat.types import UserPromptSubmitHookInput as UserPromptSubmitHookInput
-    from outrider.compat.types import UserPromptSubmitHookSpecificOutput as UserPromptSubmitHookSpecificOutput
-    from outrider.compat.types import WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput
+    from outrider.compat._types.hooks import UserPromptSubmitHookInput as UserPromptSubmitHookInput
+    from outrider.compat._types.hooks import (
+        UserPromptSubmitHookSpecificOutput as UserPromptSubmitHookSpecificOutput,
+    )
+    from outrider.compat._types.hooks import (
+        WorktreeCreateHookSpecificOutput as WorktreeCreateHookSpecificOutput,
+    )
+    from outrider.compat._types.messages import ContextUsageCategory as ContextUsageCategory
+    from outrider.compat._types.messages import ContextUsageResponse as ContextUsageResponse
+    from outrider.compat._types.messages import FastModeDisabledReason as FastModeDisabledReason
+    from outrider.compat._types.messages import FastModeState as FastModeState
+    from outrider.compat._types.messages import ForkSessionResult as ForkSessionResult
+    from outrider.compat._types.messages import McpServerConnectionStatus as McpServerConnectionStatus
+    from outrider.compat._types.messages import McpServerInfo as McpServerInfo
+    from outrider.compat._types.messages import McpServerStatus as McpServerStatus
+    from outrider.compat._types.messages import McpServerStatusConfig as McpServerStatusConfig
+    from outrider.compat._types.messages import McpStatusResponse as McpStatusResponse
+    from outrider.compat._types.messages import McpToolAnnotations as McpToolAnnotations
+    from outrider.compat._types.messages import McpToolInfo as McpToolInfo
+    from outrider.compat._types.messages import MessageOrigin as MessageOrigin
+    from outrider.compat._types.messages import MessageOriginKind as MessageOriginKind
+    from outrider.compat._types.messages import ModelUsage as ModelUsage
+    from outrider.compat._types.messages import RateLimitStatus as RateLimitStatus
+    from outrider.compat._types.messages import RateLimitType as RateLimitType
+    from outrider.compat._types.messages import SDKSessionInfo as SDKSessionInfo
+    from outrider.compat._types.messages import ServerToolName as ServerToolName
+    from outrider.compat._types.messages import SessionKey as SessionKey
+    from outrider.compat._types.messages import SessionMessage as SessionMessage
+    from outrider.compat._types.messages import SessionStoreEntry as SessionStoreEntry
+    from outrider.compat._types.messages import SessionSummaryEntry as SessionSummaryEntry
+    from outrider.compat._types.messages import SystemInitData as SystemInitData
+    from outrider.compat._types.messages import SystemInitMcpServer as SystemInitMcpServer
+    from outrider.compat._types.messages import SystemInitPlugin as SystemInitPlugin
+    from outrider.compat._types.messages import SystemInitPluginError as SystemInitPluginError
+    from outrider.compat._types.messages import TaskNotificationOriginSubkind as TaskNotificationOriginSubkind
+    from outrider.compat._types.messages import TaskNotificationStatus as TaskNotificationStatus
+    from outrider.compat._types.messages import TaskUpdatedStatus as TaskUpdatedStatus
+    from outrider.compat._types.options import AgentDefinition as AgentDefinition
+    from outrider.compat._types.options import CanUseTool as CanUseTool
+    from outrider.compat._types.options import CanUseToolShadowedWarning as CanUseToolShadowedWarning
+    from outrider.compat._types.options import ClaudeAgentOptions as ClaudeAgentOptions
+    from outrider.compat._types.options import EffortLevel as EffortLevel
+    from outrider.compat._types.options import McpSdkServerConfig as McpSdkServerConfig
+    from outrider.compat._types.options import McpServerConfig as McpServerConfig
+    from outrider.compat._types.options import PermissionMode as PermissionMode
+    from outrider.compat._types.options import SandboxIgnoreViolations as SandboxIgnoreViolations
+    from outrider.compat._types.options import SandboxNetworkConfig as SandboxNetworkConfig
+    from outrider.compat._types.options import SandboxSettings as SandboxSettings
+    from outrider.compat._types.options import SdkBeta as SdkBeta
+    from outrider.compat._types.options import SdkPluginConfig as SdkPluginConfig
+    from outrider.compat._types.options import SessionStore as SessionStore
+    from outrider.compat._types.options import SessionStoreFlushMode as SessionStoreFlushMode
+    from outrider.compat._types.options import SettingSource as SettingSource
+    from outrider.compat._types.options import TaskBudget as TaskBudget
+    from outrider.compat._types.options import ThinkingConfig as ThinkingConfig
+    from outrider.compat._types.options import ThinkingConfigAdaptive as ThinkingConfigAdaptive
+    from outrider.compat._types.options import ThinkingConfigDisabled as ThinkingConfigDisabled
+    from outrider.compat._types.options import ThinkingConfigEnabled as ThinkingConfigEnabled
+    from outrider.compat._types.options import ToolPermissionContext as ToolPermissionContext
+    from outrider.compat.client import ClaudeSDKClient as ClaudeSDKClient
+    from outrider.compat.query import query as query
+    from outrider.transcripts import SessionListSubkeysKey as SessionListSubkeysKey
+    from outrider.transcripts import SessionStoreListEntry as SessionStoreListEntry
+    from outrider.wire import AssistantMessage as AssistantMessage
+    from outrider.wire import ContentBlock as ContentBlock
+    from outrider.wire import ConversationResetMessage as ConversationResetMessage
+    from outrider.wire import DeferredToolUse as DeferredToolUse
+    from outrider.wire import HookEventMessage as HookEventMessage
+    from outrider.wire import Message as Message
+    from outrider.wire import MirrorErrorMessage as MirrorErrorMessage
+    from outrider.wire import RateLimitEvent as RateLimitEvent
+    from outrider.wire import RateLimitInfo as RateLimitInfo
+    from outrider.wire import ResultMessage as ResultMessage
+    from outrider.wire import ServerToolResultBlock as ServerToolResultBlock
+    from outrider.wire import ServerToolUseBlock as ServerToolUseBlock
+    from outrider.wire import StreamEvent as StreamEvent
+    from outrider.wire import SystemMessage as SystemMessage
+    from outrider.wire import TaskNotificationMessage as TaskNotificationMessage
+    from outrider.wire import TaskProgressMessage as TaskProgressMessage
+    from outrider.wire import TaskStartedMessage as TaskStartedMessage
+    from outrider.wire import TaskUpdatedMessage as TaskUpdatedMessage
+    from outrider.wire import TextBlock as TextBlock
+    from outrider.wire import ThinkingBlock as ThinkingBlock
+    from outrider.wire import ToolResultBlock as ToolResultBlock
+    from outrider.wire import ToolUseBlock as ToolUseBlock
+    from outrider.wire import UserMessage as UserMessage
+    from outrider.wire.choices import TERMINAL_TASK_STATUSES as TERMINAL_TASK_STATUSES
+    from outrider.wire.permissions import PermissionResult as PermissionResult
+    from outrider.wire.permissions import PermissionResultAllow as PermissionResultAllow
+    from outrider.wire.permissions import PermissionResultDeny as PermissionResultDeny
+    from outrider.wire.permissions import PermissionUpdate as PermissionUpdate
+    from outrider.wire.shapes import TaskUsage as TaskUsage
 else:
     __getattr__, __dir__, __all__ = lazily(__name__)
 

@@ -10,14 +10,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from outrider.compat.types import (
-    HookMatcher,
-    PermissionResultAllow,
-    PermissionResultDeny,
-    ToolPermissionContext,
-)
+from outrider.compat._types.hooks import HookMatcher
+from outrider.compat._types.options import ToolPermissionContext
 from outrider.handlers._calls import call, name_of, starter_of
 from outrider.wire._tolerant import is_object
+from outrider.wire.permissions import PermissionResultAllow, PermissionResultDeny
 
 if TYPE_CHECKING:
     from collections.abc import Callable

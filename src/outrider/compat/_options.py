@@ -18,7 +18,7 @@ import msgspec
 
 from outrider.compat._callbacks import decide_with, hooks_of
 from outrider.compat._transport import native
-from outrider.compat.types import AgentDefinition, CanUseToolShadowedWarning, ClaudeAgentOptions
+from outrider.compat._types.options import AgentDefinition, CanUseToolShadowedWarning, ClaudeAgentOptions
 from outrider.errors import SessionNotFound
 from outrider.launch import make_environment
 from outrider.options import Options, Timeouts
@@ -322,8 +322,8 @@ def _known(given: Mapping[Any, Any], names: Mapping[str, tuple[str, ...]]) -> di
     return {name: item for name, item in given.items() if known is None or name in known}
 
 
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff(),]")
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_CONTROL: Final = "[\x00-\x1f\x7f-\x9f\ufeff(),]"
+_SURROGATE: Final = "[\ud800-\udfff]"
 
 
 def checked_skills(skills: object) -> object:
@@ -345,9 +345,9 @@ def _check(name: object) -> None:
     if not name.strip():
         raise ValueError(f"Skill names must be non-empty, got {name!r}")
     problems = {
-        "it holds a lone surrogate, which cannot be sent.": _SURROGATE.search(name),
+        "it holds a lone surrogate, which cannot be sent.": re.search(_SURROGATE, name),
         "leading or trailing whitespace never matches.": name != name.strip(),
-        "parentheses, commas and control characters would be read as something else.": _CONTROL.search(name),
+        "parentheses, commas and control characters would be read as others.": re.search(_CONTROL, name),
         'use skills="all" for every skill.': name == "*",
         "wildcard-suffix names are not taken; name each skill.": name.endswith((":*", " *")),
         "a name may not start with '/'; give it without.": name.startswith("/"),

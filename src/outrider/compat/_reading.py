@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from outrider import transports
     from outrider.compat._transport import Transport
-    from outrider.compat.types import ClaudeAgentOptions
+    from outrider.compat._types.options import ClaudeAgentOptions
     from outrider.options import Options
     from outrider.wire import Message
 

@@ -15,8 +15,9 @@ from outrider.compat._internal.query import Query
 from outrider.compat._internal.transport import subprocess_cli
 from outrider.compat._reading import MessageReader, opened
 from outrider.compat._transport import Transport
+from outrider.compat._types.messages import ContextUsageResponse, McpStatusResponse
+from outrider.compat._types.options import ClaudeAgentOptions, PermissionMode
 from outrider.compat.query import Prompts, message_of
-from outrider.compat.types import ClaudeAgentOptions, ContextUsageResponse, McpStatusResponse, PermissionMode
 from outrider.wire import Message, ResultMessage
 
 if TYPE_CHECKING:

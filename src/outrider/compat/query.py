@@ -15,7 +15,7 @@ from outrider import transports
 from outrider.compat._errors import translating
 from outrider.compat._reading import MessageReader, opened
 from outrider.compat._transport import Transport
-from outrider.compat.types import ClaudeAgentOptions
+from outrider.compat._types.options import ClaudeAgentOptions
 from outrider.errors import TurnTimedOut, UsageError
 from outrider.session._prompts import make_message
 from outrider.wire import Message, encode

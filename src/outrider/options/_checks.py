@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 # Rules and names that the command line has to carry.
 
-_WHOLE_TOOL: Final = re.compile(r"[^()]+(?:\(\**\))?\Z")
+_WHOLE_TOOL: Final = r"[^()]+(?:\(\**\))?\Z"
 _BLANK: Final = re.compile(r"\s")
-_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ufeff]")
+_CONTROL: Final = "[\x00-\x1f\x7f-\x9f\ufeff]"
 
 
 def split_rules(joined: str) -> list[str]:
@@ -69,7 +69,7 @@ def is_tool_name(place: str, name: str) -> None:
 
 def allows_whole_tool(rule: str) -> bool:
     """Whether a rule allows all uses of a tool: `Read`, `Read()`, `Read(*)`."""
-    return _WHOLE_TOOL.match(rule) is not None
+    return re.match(_WHOLE_TOOL, rule) is not None
 
 
 def is_skill_name(place: str, name: str) -> None:
@@ -86,7 +86,7 @@ def _skill_problem(name: str) -> str:
         return "it has blanks around it"
     if any(character in name for character in "(),"):
         return "it has a parenthesis or a comma, which end a rule"
-    if _CONTROL.search(name):
+    if re.search(_CONTROL, name):
         return "it has a control character"
     if name == "*" or name.endswith((":*", " *")):
         return "it stands for more than one skill"
@@ -412,14 +412,14 @@ _OURS: Final = """
 OURS: Final = frozenset(_OURS.split())
 """Flags that no one may set."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]+\Z")
+_NAME: Final = r"[A-Za-z0-9][A-Za-z0-9_-]+\Z"
 
 
 def is_free_flag(place: str, name: str) -> None:
     """Raise for the name of a flag that cannot be one, or that is not free."""
     if name.startswith("-"):
         raise OptionsError(f"{place} cannot be {name!r}", hint=f"Leave out the dashes: {name.lstrip('-')!r}.")
-    if not _NAME.match(name):
+    if not re.match(_NAME, name):
         raise OptionsError(
             f"{place} cannot be {name!r}",
             hint="Give the long name of a flag, without its dashes, and its value as the value: "

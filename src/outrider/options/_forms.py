@@ -258,8 +258,8 @@ def _read_agent(place: str, value: object) -> AgentDefinition:
     return from_mapping(AgentDefinition, place, value)
 
 
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z", re.IGNORECASE)
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:[\\/]|\\\\")
+_UUID: Final = r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z"
+_ABSOLUTE: Final = r"/|[A-Za-z]:[\\/]|\\\\"
 _STORING: Final = ("append", "load")
 LARGEST_UID: Final = 2**32 - 2
 """One more stands for "no user" in the system's calls."""
@@ -272,12 +272,12 @@ NEW_EVENT: Final = "An event that is not known here needs `@outrider.hook(…, a
 
 
 def is_uuid(place: str, value: str) -> None:
-    if not _UUID.match(value):
+    if not re.match(_UUID, value):
         raise invalid_value(place, "a UUID", value, "Make one with `str(uuid.uuid4())`.")
 
 
 def is_absolute(place: str, value: str) -> None:
-    if not _ABSOLUTE.match(value):
+    if not re.match(_ABSOLUTE, value):
         raise invalid_value(place, "an absolute path", value, "Give `Path(…).resolve()`.")
 
 

@@ -46,7 +46,7 @@ _REMEMBERED: Final = 1024
 
 _SUCCESS: Final = b'{"type":"control_response","response":{"subtype":"success","request_id":'
 
-_ERROR_CODE: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ERROR_CODE: Final = r"[a-z][a-z0-9_]{0,63}"
 
 NEVER_ANSWERED: Final = frozenset(REMOTE_SUBTYPES)
 """Broadcasts in the form of a request: an error from one listener would spoil another's answer."""
@@ -340,7 +340,7 @@ class Peer:
 
     def refuse(self, id: RequestId, error: str, code: str | None = None) -> bool:
         """Answer a request of the other side with an error. False if it was withdrawn or has ended."""
-        if code is not None and not _ERROR_CODE.fullmatch(code):
+        if code is not None and not re.fullmatch(_ERROR_CODE, code):
             raise UsageError(f"error code {code!r}: use lower case letters, digits and _, at most 64")
         outcome: JsonObject = {"subtype": "error", "request_id": id, "error": error}
         if code is not None:

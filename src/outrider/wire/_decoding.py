@@ -487,19 +487,17 @@ _TOKENS: Final = 16384
 _TAIL: Final = 4096
 """So many bytes are looked through at the end, where the search begins again at each id."""
 
-_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]:,]|-?\d[^\s",:{}\[\]]*', re.DOTALL)
+# Patterns that `re` compiles when it first needs them: most programs never do.
+
+_TOKEN: Final = rb'(?s)"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]:,]|-?\d[^\s",:{}\[\]]*'
 """What an object is made of, as far as it matters here. None of these can be inside of another. Each is taken
 whole, also a text that has no end and a number that is none: a search that failed and began again inside of
 it would take the square of its length."""
 
-_LAST: Final = re.compile(
-    rb'[{,]\s*"request_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"type"[^{}\[\]]*)?\}\s*\Z'
-)
+_LAST: Final = rb'[{,]\s*"request_id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"type"[^{}\[\]]*)?\}\s*\Z'
 """The id as one of the last fields of a frame. Inside a JSON string the quotation marks would be escaped."""
 
-_LAST_TYPE: Final = re.compile(
-    rb'[{,]\s*"type"\s*:\s*"control_request"\s*(?:,\s*"request_id"[^{}\[\]]*)?\}\s*\Z'
-)
+_LAST_TYPE: Final = rb'[{,]\s*"type"\s*:\s*"control_request"\s*(?:,\s*"request_id"[^{}\[\]]*)?\}\s*\Z'
 """The same of the type."""
 
 
@@ -511,9 +509,9 @@ def asker_of(head: bytes, tail: bytes = b"") -> str | int | None:
         # By far the most.
         return None
     kind, id = _first_fields(head)
-    if kind != "control_request" and not (kind is None and _LAST_TYPE.search(tail)):
+    if kind != "control_request" and not (kind is None and re.search(_LAST_TYPE, tail)):
         return None
-    if id is None and (found := _LAST.search(tail)) is not None:
+    if id is None and (found := re.search(_LAST, tail)) is not None:
         id = _value(found[1])
     return id if isinstance(id, (str, int)) and id != "" else None
 
@@ -523,7 +521,7 @@ def _first_fields(data: bytes) -> tuple[object, object]:
     depth = 0
     fields: dict[bytes, object] = {}
     key = last = b""
-    for found in islice(_TOKEN.finditer(data), _TOKENS):
+    for found in islice(re.finditer(_TOKEN, data), _TOKENS):
         token = found[0]
         if token in b"{[":
             depth += 1

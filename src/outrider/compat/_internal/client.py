@@ -11,7 +11,7 @@ from outrider.compat.query import MessageStream
 if TYPE_CHECKING:
     from outrider import transports
     from outrider.compat._transport import Transport
-    from outrider.compat.types import ClaudeAgentOptions
+    from outrider.compat._types.options import ClaudeAgentOptions
     from outrider.wire import Message
 
 __all__ = ["InternalClient", "SubprocessCLITransport"]

@@ -31,10 +31,10 @@ from outrider.compat._types.messages import (
     SDKSessionInfo,
     SessionKey,
     SessionMessage,
-    SessionStore,
     SessionStoreEntry,
     SessionSummaryEntry,
 )
+from outrider.compat._types.options import SessionStore
 from outrider.errors import SessionNotFound
 from outrider.transcripts import (
     BlockingSessions,

@@ -1,14 +1,21 @@
 """Exports the messages, blocks and permission values that the reference SDK has, and defines their parts.
 
-The messages are the classes of `outrider.wire`. Also defines the types of session stores and lists.
+The messages are the classes of `outrider.wire`. Also defines the types of session stores and lists, of what
+servers report, and of control requests.
 """
 
 # ruff: noqa: PLC0414 - type checkers take a name that is imported as itself for one that is exported
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, Required, TypeAlias, TypedDict
+from dataclasses import dataclass
+from typing import Any, Literal, NotRequired, Required, TypeAlias, TypedDict
 
+from outrider.compat._types.hooks import HookEvent
+from outrider.compat._types.options import (
+    McpHttpServerConfig,
+    McpSSEServerConfig,
+    McpStdioServerConfig,
+    PermissionMode,
+)
 from outrider.transcripts import SessionListSubkeysKey as SessionListSubkeysKey
 from outrider.transcripts import SessionStoreListEntry as SessionStoreListEntry
 from outrider.wire import AssistantMessage as AssistantMessage
@@ -50,7 +57,6 @@ FastModeDisabledReason: TypeAlias = _choices.KnownFastModeDisabledReason
 FastModeState: TypeAlias = _choices.KnownFastModeState
 MessageOriginKind: TypeAlias = _choices.KnownMessageOriginKind
 PermissionBehavior: TypeAlias = _choices.KnownPermissionBehavior
-PermissionMode: TypeAlias = _choices.KnownPermissionMode
 RateLimitStatus: TypeAlias = _choices.KnownRateLimitStatus
 RateLimitType: TypeAlias = _choices.KnownRateLimitType
 ServerToolName: TypeAlias = _choices.KnownServerToolName
@@ -62,32 +68,6 @@ PermissionUpdateDestination: TypeAlias = Literal[
     "userSettings", "projectSettings", "localSettings", "session"
 ]
 """Where a change of permissions is kept."""
-
-
-@dataclass
-class ToolPermissionContext:
-    """Why the agent asks, and updates that would avoid the question next time."""
-
-    signal: Any | None = None
-    """Always None."""
-    suggestions: list[PermissionUpdate] = field(default_factory=list[PermissionUpdate])
-    """To return as `updated_permissions`."""
-    tool_use_id: str | None = None
-    agent_id: str | None = None
-    """The subagent that asks; None on the main thread."""
-    blocked_path: str | None = None
-    decision_reason: str | None = None
-    title: str | None = None
-    display_name: str | None = None
-    description: str | None = None
-
-
-CanUseTool: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
-"""A permission callback: takes the tool's name, its input and the context."""
-
-
-class CanUseToolShadowedWarning(UserWarning):
-    """A permission callback is not called for some tools, or for any."""
 
 
 AssistantMessageError: TypeAlias = Literal[
@@ -210,10 +190,6 @@ class ContextUsageResponse(TypedDict):
     apiUsage: NotRequired[dict[str, Any] | None]
 
 
-SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
-"""When entries are sent to a store: at the end of a turn, or at once."""
-
-
 class SessionKey(TypedDict):
     """Names one transcript."""
 
@@ -238,30 +214,6 @@ class SessionSummaryEntry(TypedDict):
     mtime: int
     data: dict[str, Any]
     """A JSON object that the SDK makes and reads."""
-
-
-if TYPE_CHECKING:
-    # For type checkers, only what a store needs here: Outrider's own contract asks for more, and a store that
-    # does not derive from it would have to have all of it.
-    class SessionStore(Protocol):
-        """Keeps transcripts: `append` and `load` have to be written, the others are optional."""
-
-        async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None: ...
-        async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None: ...
-        async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-            raise NotImplementedError
-
-        async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
-            raise NotImplementedError
-
-        async def delete(self, key: SessionKey) -> None:
-            raise NotImplementedError
-
-        async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
-            raise NotImplementedError
-else:
-    # The same class, so that both APIs agree on which of the optional methods a store has.
-    from outrider.transcripts import SessionStore as SessionStore
 
 
 @dataclass
@@ -301,3 +253,201 @@ class ForkSessionResult:
     """The copy that a fork made."""
 
     session_id: str
+
+
+class McpSdkServerConfigStatus(TypedDict):
+    """A server of this process, as the agent sees it."""
+
+    type: Literal["sdk"]
+    name: str
+
+
+class McpClaudeAIProxyServerConfig(TypedDict):
+    """A server that the account has."""
+
+    type: Literal["claudeai-proxy"]
+    url: str
+    id: str
+
+
+McpServerStatusConfig: TypeAlias = (
+    McpStdioServerConfig
+    | McpSSEServerConfig
+    | McpHttpServerConfig
+    | McpSdkServerConfigStatus
+    | McpClaudeAIProxyServerConfig
+)
+"""The configuration of a server, as the agent reports it."""
+
+McpServerConnectionStatus: TypeAlias = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
+"""The state of the connection to a server."""
+
+
+class McpToolAnnotations(TypedDict, total=False):
+    """The hints of a tool."""
+
+    readOnly: bool
+    destructive: bool
+    openWorld: bool
+
+
+class McpToolInfo(TypedDict):
+    """A tool of a server."""
+
+    name: str
+    description: NotRequired[str]
+    annotations: NotRequired[McpToolAnnotations]
+
+
+class McpServerInfo(TypedDict):
+    """The name and version that a server reports."""
+
+    name: str
+    version: str
+
+
+class McpServerStatus(TypedDict):
+    """A server and the state of its connection."""
+
+    name: str
+    status: McpServerConnectionStatus
+    serverInfo: NotRequired[McpServerInfo]
+    error: NotRequired[str]
+    config: NotRequired[McpServerStatusConfig]
+    scope: NotRequired[str]
+    tools: NotRequired[list[McpToolInfo]]
+
+
+class McpStatusResponse(TypedDict):
+    """All servers."""
+
+    mcpServers: list[McpServerStatus]
+
+
+class SDKControlInterruptRequest(TypedDict):
+    """End the turn."""
+
+    subtype: Literal["interrupt"]
+
+
+class SDKControlPermissionRequest(TypedDict):
+    """May this tool run?"""
+
+    subtype: Literal["can_use_tool"]
+    tool_name: str
+    input: dict[str, Any]
+    permission_suggestions: list[dict[str, Any]] | None
+    blocked_path: str | None
+    decision_reason: NotRequired[str]
+    title: NotRequired[str]
+    display_name: NotRequired[str]
+    description: NotRequired[str]
+    tool_use_id: str
+    agent_id: NotRequired[str]
+
+
+class SDKControlInitializeRequest(TypedDict):
+    """The first request of a session."""
+
+    subtype: Literal["initialize"]
+    hooks: dict[HookEvent, Any] | None
+    agents: NotRequired[dict[str, dict[str, Any]]]
+    excludeDynamicSections: NotRequired[bool]
+    systemPromptSnapshot: NotRequired[bool]
+    skills: NotRequired[list[str]]
+    forwardSubagentText: NotRequired[bool]
+
+
+class SDKControlSetPermissionModeRequest(TypedDict):
+    """Change the permission mode."""
+
+    subtype: Literal["set_permission_mode"]
+    mode: PermissionMode
+
+
+class SDKHookCallbackRequest(TypedDict):
+    """Call a hook."""
+
+    subtype: Literal["hook_callback"]
+    callback_id: str
+    input: Any
+    tool_use_id: str | None
+
+
+class SDKControlMcpMessageRequest(TypedDict):
+    """A message for a server of this process."""
+
+    subtype: Literal["mcp_message"]
+    server_name: str
+    message: Any
+
+
+class SDKControlRewindFilesRequest(TypedDict):
+    """Restore files to their content at a message."""
+
+    subtype: Literal["rewind_files"]
+    user_message_id: str
+
+
+class SDKControlMcpReconnectRequest(TypedDict):
+    """Connect a server again."""
+
+    subtype: Literal["mcp_reconnect"]
+    serverName: str
+
+
+class SDKControlMcpToggleRequest(TypedDict):
+    """Turn a server on or off."""
+
+    subtype: Literal["mcp_toggle"]
+    serverName: str
+    enabled: bool
+
+
+class SDKControlStopTaskRequest(TypedDict):
+    """End a background task."""
+
+    subtype: Literal["stop_task"]
+    task_id: str
+
+
+class SDKControlRequest(TypedDict):
+    """A request in its frame."""
+
+    type: Literal["control_request"]
+    request_id: str
+    request: (
+        SDKControlInterruptRequest
+        | SDKControlPermissionRequest
+        | SDKControlInitializeRequest
+        | SDKControlSetPermissionModeRequest
+        | SDKHookCallbackRequest
+        | SDKControlMcpMessageRequest
+        | SDKControlRewindFilesRequest
+        | SDKControlMcpReconnectRequest
+        | SDKControlMcpToggleRequest
+        | SDKControlStopTaskRequest
+    )
+
+
+class ControlResponse(TypedDict):
+    """A request was carried out."""
+
+    subtype: Literal["success"]
+    request_id: str
+    response: dict[str, Any] | None
+
+
+class ControlErrorResponse(TypedDict):
+    """A request was not carried out."""
+
+    subtype: Literal["error"]
+    request_id: str
+    error: str
+
+
+class SDKControlResponse(TypedDict):
+    """An answer in its frame."""
+
+    type: Literal["control_response"]
+    response: ControlResponse | ControlErrorResponse

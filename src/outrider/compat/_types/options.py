@@ -1,20 +1,25 @@
-"""Defines `ClaudeAgentOptions`, the types in it, and the reference SDK's types for control requests.
+"""Defines `ClaudeAgentOptions` and the types in it.
 
 Does not validate or translate options: `outrider.compat._options` does.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, Protocol, TypeAlias, TypedDict
 
 from outrider.compat._types.hooks import HookEvent, HookMatcher
-from outrider.compat._types.messages import CanUseTool, PermissionMode, SessionStore, SessionStoreFlushMode
 from outrider.wire import choices as _choices
+from outrider.wire.permissions import PermissionResult, PermissionUpdate
+
+if TYPE_CHECKING:
+    from outrider.compat._types.messages import SessionKey, SessionStoreEntry, SessionSummaryEntry
+    from outrider.transcripts import SessionListSubkeysKey, SessionStoreListEntry
 
 # Annotations are evaluated where they stand: else `NotRequired` would mean nothing at run time.
 
+PermissionMode: TypeAlias = _choices.KnownPermissionMode
 
 McpServer: TypeAlias = Any
 """A server of this process: what `create_sdk_mcp_server` makes, or one of the `mcp` library."""
@@ -57,75 +62,6 @@ McpServerConfig: TypeAlias = (
     McpStdioServerConfig | McpSSEServerConfig | McpHttpServerConfig | McpSdkServerConfig
 )
 """A server in options."""
-
-
-class McpSdkServerConfigStatus(TypedDict):
-    """A server of this process, as the agent sees it."""
-
-    type: Literal["sdk"]
-    name: str
-
-
-class McpClaudeAIProxyServerConfig(TypedDict):
-    """A server that the account has."""
-
-    type: Literal["claudeai-proxy"]
-    url: str
-    id: str
-
-
-McpServerStatusConfig: TypeAlias = (
-    McpStdioServerConfig
-    | McpSSEServerConfig
-    | McpHttpServerConfig
-    | McpSdkServerConfigStatus
-    | McpClaudeAIProxyServerConfig
-)
-"""The configuration of a server, as the agent reports it."""
-
-McpServerConnectionStatus: TypeAlias = Literal["connected", "failed", "needs-auth", "pending", "disabled"]
-"""The state of the connection to a server."""
-
-
-class McpToolAnnotations(TypedDict, total=False):
-    """The hints of a tool."""
-
-    readOnly: bool
-    destructive: bool
-    openWorld: bool
-
-
-class McpToolInfo(TypedDict):
-    """A tool of a server."""
-
-    name: str
-    description: NotRequired[str]
-    annotations: NotRequired[McpToolAnnotations]
-
-
-class McpServerInfo(TypedDict):
-    """The name and version that a server reports."""
-
-    name: str
-    version: str
-
-
-class McpServerStatus(TypedDict):
-    """A server and the state of its connection."""
-
-    name: str
-    status: McpServerConnectionStatus
-    serverInfo: NotRequired[McpServerInfo]
-    error: NotRequired[str]
-    config: NotRequired[McpServerStatusConfig]
-    scope: NotRequired[str]
-    tools: NotRequired[list[McpToolInfo]]
-
-
-class McpStatusResponse(TypedDict):
-    """All servers."""
-
-    mcpServers: list[McpServerStatus]
 
 
 SdkBeta: TypeAlias = _choices.KnownBeta
@@ -258,6 +194,60 @@ class AgentDefinition:
 
 
 @dataclass
+class ToolPermissionContext:
+    """Why the agent asks, and updates that would avoid the question next time."""
+
+    signal: Any | None = None
+    """Always None."""
+    suggestions: list[PermissionUpdate] = field(default_factory=list[PermissionUpdate])
+    """To return as `updated_permissions`."""
+    tool_use_id: str | None = None
+    agent_id: str | None = None
+    """The subagent that asks; None on the main thread."""
+    blocked_path: str | None = None
+    decision_reason: str | None = None
+    title: str | None = None
+    display_name: str | None = None
+    description: str | None = None
+
+
+CanUseTool: TypeAlias = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResult]]
+"""A permission callback: takes the tool's name, its input and the context."""
+
+
+class CanUseToolShadowedWarning(UserWarning):
+    """A permission callback is not called for some tools, or for any."""
+
+
+SessionStoreFlushMode: TypeAlias = Literal["batched", "eager"]
+"""When entries are sent to a store: at the end of a turn, or at once."""
+
+
+if TYPE_CHECKING:
+    # For type checkers, only what a store needs here: Outrider's own contract asks for more, and a store that
+    # does not derive from it would have to have all of it.
+    class SessionStore(Protocol):
+        """Keeps transcripts: `append` and `load` have to be written, the others are optional."""
+
+        async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None: ...
+        async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None: ...
+        async def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
+            raise NotImplementedError
+
+        async def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
+            raise NotImplementedError
+
+        async def delete(self, key: SessionKey) -> None:
+            raise NotImplementedError
+
+        async def list_subkeys(self, key: SessionListSubkeysKey) -> list[str]:
+            raise NotImplementedError
+else:
+    # The same class, so that both APIs agree on which of the optional methods a store has.
+    from outrider.transcripts import SessionStore
+
+
+@dataclass
 class ClaudeAgentOptions:
     """How the agent runs. Invalid options are rejected when they are used, not before."""
 
@@ -334,132 +324,3 @@ class ClaudeAgentOptions:
     task_budget: TaskBudget | None = None
     client_app: str | None = None
     """The name of the application, for the API."""
-
-
-class SDKControlInterruptRequest(TypedDict):
-    """End the turn."""
-
-    subtype: Literal["interrupt"]
-
-
-class SDKControlPermissionRequest(TypedDict):
-    """May this tool run?"""
-
-    subtype: Literal["can_use_tool"]
-    tool_name: str
-    input: dict[str, Any]
-    permission_suggestions: list[dict[str, Any]] | None
-    blocked_path: str | None
-    decision_reason: NotRequired[str]
-    title: NotRequired[str]
-    display_name: NotRequired[str]
-    description: NotRequired[str]
-    tool_use_id: str
-    agent_id: NotRequired[str]
-
-
-class SDKControlInitializeRequest(TypedDict):
-    """The first request of a session."""
-
-    subtype: Literal["initialize"]
-    hooks: dict[HookEvent, Any] | None
-    agents: NotRequired[dict[str, dict[str, Any]]]
-    excludeDynamicSections: NotRequired[bool]
-    systemPromptSnapshot: NotRequired[bool]
-    skills: NotRequired[list[str]]
-    forwardSubagentText: NotRequired[bool]
-
-
-class SDKControlSetPermissionModeRequest(TypedDict):
-    """Change the permission mode."""
-
-    subtype: Literal["set_permission_mode"]
-    mode: PermissionMode
-
-
-class SDKHookCallbackRequest(TypedDict):
-    """Call a hook."""
-
-    subtype: Literal["hook_callback"]
-    callback_id: str
-    input: Any
-    tool_use_id: str | None
-
-
-class SDKControlMcpMessageRequest(TypedDict):
-    """A message for a server of this process."""
-
-    subtype: Literal["mcp_message"]
-    server_name: str
-    message: Any
-
-
-class SDKControlRewindFilesRequest(TypedDict):
-    """Restore files to their content at a message."""
-
-    subtype: Literal["rewind_files"]
-    user_message_id: str
-
-
-class SDKControlMcpReconnectRequest(TypedDict):
-    """Connect a server again."""
-
-    subtype: Literal["mcp_reconnect"]
-    serverName: str
-
-
-class SDKControlMcpToggleRequest(TypedDict):
-    """Turn a server on or off."""
-
-    subtype: Literal["mcp_toggle"]
-    serverName: str
-    enabled: bool
-
-
-class SDKControlStopTaskRequest(TypedDict):
-    """End a background task."""
-
-    subtype: Literal["stop_task"]
-    task_id: str
-
-
-class SDKControlRequest(TypedDict):
-    """A request in its frame."""
-
-    type: Literal["control_request"]
-    request_id: str
-    request: (
-        SDKControlInterruptRequest
-        | SDKControlPermissionRequest
-        | SDKControlInitializeRequest
-        | SDKControlSetPermissionModeRequest
-        | SDKHookCallbackRequest
-        | SDKControlMcpMessageRequest
-        | SDKControlRewindFilesRequest
-        | SDKControlMcpReconnectRequest
-        | SDKControlMcpToggleRequest
-        | SDKControlStopTaskRequest
-    )
-
-
-class ControlResponse(TypedDict):
-    """A request was carried out."""
-
-    subtype: Literal["success"]
-    request_id: str
-    response: dict[str, Any] | None
-
-
-class ControlErrorResponse(TypedDict):
-    """A request was not carried out."""
-
-    subtype: Literal["error"]
-    request_id: str
-    error: str
-
-
-class SDKControlResponse(TypedDict):
-    """An answer in its frame."""
-
-    type: Literal["control_response"]
-    response: ControlResponse | ControlErrorResponse

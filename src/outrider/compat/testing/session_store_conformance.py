@@ -14,7 +14,8 @@ from outrider.testing._contracts.contract import Violation
 from outrider.transcripts import offers
 
 if TYPE_CHECKING:
-    from outrider.compat._types.messages import SessionKey, SessionStore, SessionStoreEntry
+    from outrider.compat._types.messages import SessionKey, SessionStoreEntry
+    from outrider.compat._types.options import SessionStore
 
 __all__ = ["run_session_store_conformance"]
 

@@ -24,7 +24,6 @@ from outrider.handlers._calls import call, unwrapped
 from outrider.options._encode import AUTH_SECONDS
 from outrider.session._turn import Turn
 from outrider.wire import UpdateEnvironmentVariables
-from outrider.wire.control import SendMcpMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from outrider.session._streams.turn_state import TurnState
     from outrider.transports import ProcessTransport, Transport
     from outrider.wire import ApiRetryMessage, JsonObject, RequestId
-    from outrider.wire.control import Ask, Elicitation
+    from outrider.wire.control import Ask, Elicitation, SendMcpMessage
 
 
 def is_failure(error: BaseException) -> bool:
@@ -319,6 +318,9 @@ class ServerLink:
 
     def post(self, message: JsonObject) -> None:
         """Send a JSON-RPC message, from the event loop or from any thread."""
+        # Here: most sessions have no such server.
+        from outrider.wire.control import SendMcpMessage
+
         request = SendMcpMessage(self._server, message)
         try:
             if self._connection.is_here:

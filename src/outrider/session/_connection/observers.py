@@ -107,17 +107,16 @@ class EventFeed:
     """Gives each event to all subscribers."""
 
     def __init__(self) -> None:
-        self._subscriptions: weakref.WeakSet[_Subscription | SessionFollower] = weakref.WeakSet()
-        self._was_used = False
+        self._subscriptions: weakref.WeakSet[_Subscription | SessionFollower] | None = None
+        """Made with the first: most sessions have none."""
         self._is_closed = False
 
     def __bool__(self) -> bool:
         """Whether there is a subscriber."""
-        # Of a set that has never been used this is known at once.
-        return self._was_used and len(self._subscriptions) > 0
+        return self._subscriptions is not None and len(self._subscriptions) > 0
 
     def __call__(self, event: Handled) -> None:
-        for subscription in list(self._subscriptions):
+        for subscription in list(self._subscriptions or ()):
             subscription.put(event)
 
     def subscribe(self, owner: object = None) -> EventReader:
@@ -130,8 +129,9 @@ class EventFeed:
 
     def add(self, subscription: _Subscription | SessionFollower) -> None:
         """Give it the events from now on, for as long as it exists elsewhere."""
+        if self._subscriptions is None:
+            self._subscriptions = weakref.WeakSet()
         self._subscriptions.add(subscription)
-        self._was_used = True
 
     def begin(self) -> None:
         """Accept events, also after `close`: a session that failed to open may be opened again."""
@@ -140,7 +140,7 @@ class EventFeed:
     def close(self) -> None:
         """Accept no more events. Those that came can still be read."""
         self._is_closed = True
-        for subscription in list(self._subscriptions):
+        for subscription in list(self._subscriptions or ()):
             subscription.close()
 
 

@@ -40,7 +40,6 @@ from outrider.options._table import older_ways
 from outrider.redaction import preview
 from outrider.session._failures import startup_failure
 from outrider.transports import ProcessTransport, Transport, Unreachable, intercepted, is_intercepted
-from outrider.wire.control import McpStatus
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -224,6 +223,8 @@ async def initialize(
         answer = await connection.request(request, {}, limit)
         await learn_version(answer, version, connection, options)
         if names := required_servers(options):
+            # Here, because few sessions have any.
+            from outrider.wire.control import McpStatus
 
             async def request_status() -> list[McpServerStatus]:
                 return (await connection.request(McpStatus(), {}, options.timeouts.control)).servers

@@ -311,18 +311,18 @@ def decode(data: bytes | str) -> SessionStoreEntry:
     return cast("SessionStoreEntry", found)
 
 
-_NO_TEXT: Final = re.compile("[\\\\\x00\ud800-\udfff]")
-_ESCAPED: Final = re.compile(r"\\u([0-9a-f]{4})")
+_NO_TEXT: Final = "[\\\\\x00\ud800-\udfff]"
+_ESCAPED: Final = r"\\u([0-9a-f]{4})"
 
 
 def plain(text: str) -> str:
     """Text for a database, which can hold neither NUL nor half a surrogate pair; `restored` undoes it."""
-    return _NO_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(_NO_TEXT, lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def restored(text: str) -> str:
     """What `plain` was given."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
+    return re.sub(_ESCAPED, lambda found: chr(int(found[1], 16)), text)
 
 
 def to_bytes(text: str) -> bytes:

@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from outrider.errors import AgentNotFound, CommandTooLong, FolderNotFound, LaunchError, UserNotFound
 from outrider.transports._process.child import Child, StderrLog
@@ -285,6 +285,10 @@ _SIGNALS: Final = tuple(
 )
 """Signals that programs have handlers for. Checking all signals would take a tenth of a millisecond."""
 
+_handlers: Final[Any] = sys.modules.get("_signal", signal)
+"""Gets and sets handlers as they are. `signal` itself looks for an enum of each first, and there is none: its
+error has the text of the handler, which takes longer than the rest."""
+
 
 def start(command: Command, stderr: Callable[[str], object] | None, timeouts: ShutdownTimeouts) -> Child:
     """Start the process under the supervisor. Raises a `LaunchError`, and leaves no process and no file
@@ -343,7 +347,7 @@ def run_uninterrupted(function: Callable[[], None]) -> None:
     if current_thread() is not main_thread():
         function()
         return
-    handlers = {each: handler for each in _SIGNALS if callable(handler := signal.getsignal(each))}
+    handlers = {each: handler for each in _SIGNALS if callable(handler := _handlers.getsignal(each))}
     received: dict[int, FrameType | None] = {}
     with ExitStack() as stack:
         # Callbacks run in reverse order, even if one raises. Handlers are called, and signals not sent again:
@@ -351,8 +355,8 @@ def run_uninterrupted(function: Callable[[], None]) -> None:
         for each, handler in handlers.items():
             stack.callback(_deliver, each, handler, received)
         for each, handler in handlers.items():
-            stack.callback(signal.signal, each, handler)
-            signal.signal(each, received.__setitem__)
+            stack.callback(_handlers.signal, each, handler)
+            _handlers.signal(each, received.__setitem__)
         function()
 
 

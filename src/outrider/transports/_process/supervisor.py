@@ -14,7 +14,6 @@ from __future__ import annotations
 import atexit
 import heapq
 import itertools
-import json
 import math
 import os
 import select
@@ -77,7 +76,7 @@ class Watchdog:
 
     def expect(self, number: int, folder: str) -> None:
         """Note that a child is about to be started, with this folder."""
-        self._note(number, {"group": None, "started": None, "folder": folder})
+        self.watch(number, 0, 0, folder)
 
     # For the supervisor, which polls anyway.
 
@@ -111,20 +110,16 @@ class Watchdog:
 
     def watch(self, number: int, group: int, started: int, folder: str | None) -> None:
         """Note that a child has started. The marker finds it; this helps if it lost its environment."""
-        self._note(number, {"group": group, "started": started, "folder": folder})
-
-    def _note(self, number: int, child: dict[str, object]) -> None:
-        facts = {"do": "watch", "number": number, **child}
-        line = json.dumps(facts).encode() + b"\n"
+        note = b"%d %d %d %s\0" % (number, group, started, os.fsencode(folder or ""))
         with self._lock:
-            self._known[number] = line
-            self._queue(line)
+            self._known[number] = note
+            self._queue(note)
 
     def release(self, number: int) -> None:
         """Note that a child has ended, and all that was made for it is gone."""
         with self._lock:
             if self._known.pop(number, None) is not None:
-                self._queue(json.dumps({"do": "release", "number": number}).encode() + b"\n")
+                self._queue(b"%d\0" % number)
 
     def stop(self) -> None:
         """Let it end: nothing is left to watch."""
@@ -185,10 +180,10 @@ class Watchdog:
         self._send()
         self._wake()
 
-    def _queue(self, line: bytes) -> None:
+    def _queue(self, note: bytes) -> None:
         if self._pipe < 0:
             return
-        self._unsent += line
+        self._unsent += note
         if len(self._unsent) > _BEHIND_LIMIT + sum(map(len, self._known.values())) and self._process:
             self._process.kill()
         self._send()

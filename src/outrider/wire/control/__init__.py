@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outrider.wire.control._session import *
     from outrider.wire.control._settings import *
 
-_MODULES = ("_asks", "_base", "_mcp", "_session", "_settings")
+_MODULES = ("_asks", "_base", "_session", "_mcp", "_settings")
 """Where the names are, most wanted first: two hundred classes are loaded only as far as they are used."""
 
 
