@@ -585,6 +585,20 @@ async def test_a_call_that_is_made_again_too_early_is_one_question(playing: Any)
         assert (made(folder), await approvals.list()) == (1, ())
 
 
+@AGENTS
+async def test_a_subagent_does_not_deny_what_its_session_asks_for(playing: Any) -> None:
+    approvals = parking()
+    delegate = use_tool(
+        "Agent", prompt="Make it", description="d", subagent_type="general-purpose", run_in_background=False
+    )
+    there = [use_tool("Bash", command=MAKE), say("I could not.")]
+    async with playing(*WAIT, delegate, say("All done."), subagents=there) as (make, folder):
+        async with Session(make(permission=callback, approvals=approvals)) as session:
+            (asked,) = (await session.ask("Make it")).pending
+            assert (await session.ask("Let another one do it")).text == "All done."
+        assert ((await approvals.get(asked.id)).state, made(folder)) == ("pending", 0)
+
+
 async def test_a_worker_outlives_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
     class Away(MemoryStore):
         calls = 0

@@ -379,7 +379,7 @@ class Gate(Observer):
     async def _decide(self, call: _Call, why: Callable[[], str | None]) -> tuple[Approval, Answer] | None:
         """Decide about a call, or ask why somebody has to, and wait; None if nobody has to."""
         await self._enter(call.session_id)
-        if (known := await self._known_call(call.id, digest_of(call.tool, call.input))) is not None:
+        if (known := await self._known_call(call)) is not None:
             return known, await self._answer(known, call)
         if (reason := why()) is None:
             return None
@@ -401,19 +401,19 @@ class Gate(Observer):
                     await self._approvals.change(asked.id, Approval.withdrawn)
             raise
 
-    async def _known_call(self, call_id: str, digest: str) -> Approval | None:
+    async def _known_call(self, call: _Call) -> Approval | None:
         """The approval that a call was parked for: this very call, or one like it that was granted, or that
         the model makes again too early."""
-        begun = self.claims.get(call_id)
+        begun, digest = self.claims.get(call.id), digest_of(call.tool, call.input)
         # The newest first: that a call was asked about before may have been withdrawn.
         for id, known in reversed(list(self._known.items())):
-            is_same = bool(call_id) and known.tool_use_id == call_id
+            is_same = bool(call.id) and known.tool_use_id == call.id
             if not (is_same or (known.is_open and (known.state == "pending" or known.is_for(digest)))):
                 continue
             now = self._known[id] = await self._approvals.get(id)
             if now.is_for(digest):
-                is_early = now.state == "pending" and not now.is_deferred
-                if is_same or is_early or begun == id or now.state == "granted":
+                is_early = now.state == "pending" and not now.is_deferred and not self._is_inherited(now)
+                if is_same or (is_early and call.can_wait) or begun == id or now.state == "granted":
                     return now
             elif is_same and now.state in ("claimed", "done", "unknown"):
                 # With what was approved, or not at all.

@@ -33,6 +33,8 @@ from tests.telemetry.recorder import Recorder
 TASKS = int(os.environ.get("FAR_TASKS", "20"))
 DEADLINE = 40.0 + TASKS
 NODES = 1 if TASKS <= 20 else 2
+BUSY = 120.0
+"""Seconds that the first worker may take to start on a machine that has much to do."""
 
 
 class Rating(msgspec.Struct):
@@ -93,7 +95,7 @@ async def a_node_is_lost(folder: Path, nodes: dict[str, int]) -> dict[str, Any]:
     async with fleet.map(
         tasks,
         far_options(folder),
-        engine="ray",
+        engine=RayEngine(connect_seconds=BUSY),
         concurrency=4 * NODES,
         budget=budget,
         ledger=ledger,
@@ -173,7 +175,7 @@ async def much_happens_in_a_run(folder: Path, nodes: dict[str, int]) -> dict[str
     recorder = Recorder()
     options = far_options(folder, tools=[lookup], hooks=[watch], permission=permit, trace=f"{folder}/traces")
     options = options.replace(telemetry=recorder.telemetry)
-    engine = RayEngine(node_seconds=0.1)
+    engine = RayEngine(node_seconds=0.1, connect_seconds=BUSY)
     ended: dict[str, fleet.Outcome[Any]] = {}
     async with fleet.map(tasks(), options, engine=engine, concurrency=5) as run:
         first = await held(folder, "mailbox")
