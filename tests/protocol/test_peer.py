@@ -224,7 +224,10 @@ def test_a_request_of_the_agent_is_typed_and_answered() -> None:
         (PermissionResultDeny(message="no"), {"behavior": "deny", "message": "no"}),
         (
             PermissionResultAllow(updated_permissions=[PermissionUpdate("setMode", mode="plan")]),
-            {"behavior": "allow", "updatedPermissions": [{"type": "setMode", "mode": "plan"}]},
+            {
+                "behavior": "allow",
+                "updatedPermissions": [{"type": "setMode", "destination": "session", "mode": "plan"}],
+            },
         ),
         (HookOutput(continue_=False), {"continue": False}),
         (AsyncHookOutput(), {"async": True}),
