@@ -115,7 +115,7 @@ test-all: test ## run the tests on every other Python from 3.11 on, too
 	done
 
 .PHONY: check
-check: lint layers types api dist test conformance ## what CI runs: style, layers, types, API, packages, tests
+check: lint layers types api dist docs test conformance ## what CI runs: style, layers, types, API, packages, site, tests
 
 .PHONY: lint
 lint: $(STAMP) ## check format, style, spelling and workflows
@@ -201,7 +201,7 @@ fuzz: $(FUZZ_STAMP) ## fuzz the wire format for SECONDS (60)
 	@mkdir -p build/fuzz
 	@.venv-fuzz/bin/python fuzz/fuzz_wire.py -max_total_time=$(SECONDS) -artifact_prefix=build/fuzz/ $(ARGS)
 
-# The links and anchors of the pages are among the tests: that takes no second, and a build half a minute.
+# Markdown links and anchors are among the tests too, which takes less than a second; this takes half a minute.
 .PHONY: docs
 docs: $(DOCS_STAMP) ## build the documentation site into build/site, from nothing, and check it
 	@.venv-docs/bin/python -m scripts.documentation.build
