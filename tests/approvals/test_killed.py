@@ -43,7 +43,8 @@ STORES: dict[str, Callable[[Path], str]] = {
 }
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["tests.approvals.hosts"])
+# With the drivers: to import them takes longer than the rest of a host.
+context.set_forkserver_preload(["tests.approvals.hosts", "boto3", "psycopg", "redis"])
 
 
 AGENTS = pytest.mark.parametrize(
