@@ -53,7 +53,8 @@ def test_hundreds_one_after_the_other_take_no_more_memory() -> None:
     objects, resident, descriptors, threads = map(int, done.stdout.split())
     assert objects < 40_000
     assert resident < 8_000_000
-    assert (descriptors, threads) == (0, 0)
+    assert descriptors == 0
+    assert threads <= 0  # One that was idle may have ended.
 
 
 @pytest.mark.anyio

@@ -50,7 +50,7 @@ def _block(block: dict[str, Any]) -> Block:
 
 
 class Host:
-    """The recorded host. It sends each line when as many results have come as had come then."""
+    """The recorded host. It sends each line when as many results and steps of tasks have come as had then."""
 
     def __init__(self, run: list[Recorded], transport: Transport) -> None:
         self._transport = transport
@@ -126,7 +126,8 @@ class Host:
 
 def _is_due(frame: dict[str, Any]) -> bool:
     """Whether the host waits for frames like this one."""
-    return frame["type"] in ("result", "control_response")
+    # A task that was stopped before its first step would not be the one of the recording.
+    return frame["type"] in ("result", "control_response") or frame.get("subtype") == "task_progress"
 
 
 def _started(frame: dict[str, Any]) -> list[str]:
