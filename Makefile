@@ -73,7 +73,7 @@ servers: $(STAMP)
 .PHONY: test
 test: $(STAMP) agent servers ## run the tests, in parallel and in random order
 	@echo "== tests on $$($(PY) -c 'import platform; print("Python", platform.python_version())')"
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m "not real or smoke" $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) -m "not real or smoke" $(ARGS)
 
 # macOS has no /proc. Some of these are among all others.
 .PHONY: test-psutil
@@ -167,7 +167,7 @@ coverage: $(STAMP) agent servers ## run the tests with branch coverage; fails be
 .PHONY: conformance
 conformance: $(STAMP) agent ## run all tests with Claude Code itself: every scene, example, program and session
 	@echo "== tests with Claude Code itself"
-	@$(PY) -m pytest -n $(WORKERS) --dist worksteal -m real $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) -m real $(ARGS)
 
 # Not part of `check`: it installs six versions from npm. docs/versions.md shows what it prints: --write.
 .PHONY: versions

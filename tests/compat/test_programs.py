@@ -29,6 +29,9 @@ LOUD = {
 }
 """Programs of which something is to be seen on stderr."""
 
+OF_CLAUDE_CODE = ("Claude configuration file not found", "A backup file exists", "You can manually restore")
+"""What it says when another one, which starts at the same moment, is just replacing the file."""
+
 CASES = [
     (name, agent)
     for name in names()
@@ -54,7 +57,7 @@ def test_a_program_prints_what_it_does_with_the_reference(name: str, agent: Agen
     assert done.left == 0
     assert LOUD.get(name, "") in done.err
     if name not in LOUD:
-        assert done.err == ""
+        assert [line for line in done.err.splitlines() if not line.startswith(OF_CLAUDE_CODE)] == []
 
 
 def test_a_difference_is_one() -> None:
