@@ -90,7 +90,7 @@ LOOP.append(LOOP)
     "value, shown",
     [
         (LOOP, "[[...]]"),
-        (deep(5000), "<list>"),
+        (deep(100_000), "<list>"),
         (float("nan"), "nan"),
         ({"figures": [float("inf")]}, "{'figures': [inf]}"),
         ({(1, 2): 3}, "{(1, 2): 3}"),
